@@ -1,0 +1,1 @@
+"""What happened: tables, queue, evidence and capability, over SQLAlchemy."""

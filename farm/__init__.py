@@ -1,0 +1,1 @@
+"""What people use: command line, campaigns, coordinator, exports."""

@@ -1,0 +1,1 @@
+"""Expands a selection to cases."""

@@ -1,0 +1,78 @@
+"""What a quantized weight format is: block layout, decode, pinning rule and the CUDA text that decodes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Which weights of a block a warp's lane decodes: `runs` runs of `width` neighbours, `stride` apart.
+
+    Lane l starts at (l*width // stride)*stride*runs + (l*width) % stride, so that the bytes read by
+    neighbouring lanes are neighbours.
+    """
+
+    width: int
+    runs: int
+    stride: int
+
+    @property
+    def weights(self) -> int:
+        return self.width * self.runs
+
+    def elements(self) -> np.ndarray:
+        """(32, weights) int64: the element index of every weight of every lane, in the order it is added."""
+        first = np.arange(WARP, dtype=np.int64) * self.width
+        first = first // self.stride * self.stride * self.runs + first % self.stride
+        steps = np.arange(self.runs)[:, None] * self.stride + np.arange(self.width)
+        return first[:, None] + steps.reshape(1, -1)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One quantized format; `w = …` stands in its module's first line."""
+
+    name: str  # as GGML writes it, in capitals
+    block: np.dtype[Any]  # the block's fields; sizes and offsets come from here alone
+    elements: int  # weights in a block
+    lanes: Lanes
+    decode: Callable[[np.ndarray], np.ndarray]  # (n,) block -> (n, elements) float32
+    pin: Callable[[np.ndarray], None]  # makes the scales of (n,) random blocks finite, in place
+    cuda: str  # decode16(block, sub, w) and decode_lane(block, lane, w), using the defines of source.py
+    tables: tuple[tuple[str, np.ndarray], ...] = ()  # constant tables that the text reads
+    lane_align: int = 1  # bytes: what decode_lane's widest load needs of every block's address
+    # Sets every scale of (n,) blocks to (n,) uint16 bits: float16, or E8M0 in the low byte; for the family `specials`.
+    poke: Callable[[np.ndarray, np.ndarray], None] | None = None
+
+    @property
+    def block_bytes(self) -> int:
+        return self.block.itemsize
+
+    def row_bytes(self, cols: int) -> int:
+        """Bytes of a packed row of `cols` weights."""
+        return cols // self.elements * self.block_bytes
+
+    def weights(self, rows: np.ndarray) -> np.ndarray:
+        """(rows, packed row bytes) uint8 -> (rows, cols) float32, bit for bit what ggml decodes."""
+        blocks = np.ascontiguousarray(rows).view(self.block)  # (rows, blocks)
+        return self.decode(blocks.reshape(-1)).reshape(len(rows), -1)
+
+
+def half(field: np.ndarray) -> np.ndarray:
+    """float16 scales as float32, exactly; NaN and Inf stay what they are."""
+    with np.errstate(invalid="ignore"):
+        return field.astype(np.float32)
+
+
+def pin_half(field: np.ndarray) -> None:
+    """Sets the exponent of float16 fields to 11, in place: |d| in [2^-4, 2^-3), sign and mantissa stay random."""
+    bits = field.view(np.uint16)
+    bits &= 0x83FF
+    bits |= 11 << 10

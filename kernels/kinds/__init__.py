@@ -1,0 +1,1 @@
+"""One file per quantized weight format, each with one constant KIND."""

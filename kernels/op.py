@@ -1,0 +1,168 @@
+"""What an op and a kernel are: the contracts that every folder below ops/ fulfils."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernels.kind import Kind
+from kernels.model import Case, Grid, Launch, Layout, Plan, Shape
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One number of an op's shape grammar; an axis with a default may be left out at the end."""
+
+    name: str
+    default: int | None = None
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A quantized weight matrix that a case reads."""
+
+    name: str  # also its buffer's name
+    kind: Kind
+    rows: int
+    cols: int
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A float32 array that a case reads; `weights` is true for norm weights, false for activations."""
+
+    name: str  # also its buffer's name
+    shape: tuple[int, ...]
+    weights: bool = False
+
+
+Operand = Matrix | Vector
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A shape worth running and how: one line of an op's quick tier."""
+
+    shape: Shape
+    families: tuple[str, ...] = ("ordinary",)
+    layout: Layout = field(default_factory=Layout)
+    repeats: int = 1
+    scalars: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch with its actual operands: what twin and truth compute on."""
+
+    arrays: Mapping[str, np.ndarray]  # by role; weights are (rows, packed row bytes) uint8
+    scalars: Mapping[str, float]
+    kind: Kind | None
+    family: str  # of the case, for the limit's coefficient
+    given: bool  # true where the activations are the case's own, false for an intermediate
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What an output must be, element by element, in the output's shape."""
+
+    want: np.ndarray  # float64, from the oracle
+    limit: np.ndarray  # float64, >= 0: the error allowed
+    by_twin: np.ndarray  # bool: elements outside float32's domain, where the twin is the judge
+
+
+class Kernel(ABC):
+    """One implementation of an op. `chain` and `arithmetic` are what its error bound is made of."""
+
+    op: str
+    name: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.op}/{self.name}"
+
+    def refuses(self, case: Case) -> str:
+        """Why this kernel won't run a case that its op accepts; empty if it will."""
+        return ""
+
+    @abstractmethod
+    def plan(self, case: Case) -> Plan:
+        """Buffers and launches: the one place that pairs kernel and geometry."""
+
+    @abstractmethod
+    def parts(self, kinds: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        """The (kernel id, kind) texts that a case of these kinds launches."""
+
+
+class LaunchKernel(Kernel):
+    """A kernel that is one launch, with its CUDA body in a file of its own."""
+
+    body: str  # file name of the CUDA body, beside the module
+    arithmetic: str = "decoded"  # or factored
+    approximates: tuple[str, ...] = ()  # expf, rsqrtf: where a device may differ from the twin
+
+    def parts(self, kinds: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        return ((self.id, kinds[0] if kinds else ""),)
+
+    def entry(self, kind: str) -> str:
+        """The symbol of the launch: matvec_block_q4_0."""
+        return "_".join(part for part in (self.op, self.name, kind.lower()) if part)
+
+    def constants(self, kind: Kind | None) -> dict[str, int]:
+        """Defines given to the text, from the same numbers that twin and geometry use."""
+        return {}
+
+    @abstractmethod
+    def twin(self, step: Step) -> np.ndarray:
+        """The output in float32, every operation in the kernel's own order."""
+
+    @abstractmethod
+    def chain(self, step: Step) -> int:
+        """The longest chain of additions that one output element goes through."""
+
+
+class Op(ABC):
+    """What is computed: shape grammar, validation, inputs and truth."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    matrices: tuple[str, ...] = ()  # names of the weight matrices, each of a kind of its own
+    scalars: tuple[tuple[str, float], ...] = ()  # defaults, sorted by name
+    mixes: tuple[tuple[str, ...], ...] = ()  # kinds beside the pure ones that --all-kinds runs
+
+    @abstractmethod
+    def refuses(self, case: Case) -> str:
+        """Got and want of the first rule that a case breaks; empty if none."""
+
+    @abstractmethod
+    def operands(self, case: Case) -> tuple[Operand, ...]:
+        """The inputs of a case, in a fixed order."""
+
+    @abstractmethod
+    def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        """The workloads that a plain submit runs."""
+
+
+class JudgedOp(Op):
+    """An op whose launches are judged; an ffn is not one, its launches belong to other ops."""
+
+    @abstractmethod
+    def truth(self, kernel: LaunchKernel, step: Step) -> Truth:
+        """Oracle and limits for one launch on its actual operands."""
+
+
+def ceil_div(amount: int, size: int) -> int:
+    return -(-amount // size)
+
+
+def flat(blocks: int, threads: int) -> tuple[Grid, Grid]:
+    """Grid and block of a one-dimensional launch."""
+    return (blocks, 1, 1), (threads, 1, 1)
+
+
+__all__ = [
+    "Axis", "JudgedOp", "Kernel", "Launch", "LaunchKernel", "Matrix", "Op", "Operand", "Step", "Truth", "Vector",
+    "Workload", "ceil_div", "flat",
+]  # fmt: skip

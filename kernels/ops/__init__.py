@@ -1,0 +1,1 @@
+"""One folder per op: its OP, its kernels and their CUDA bodies."""

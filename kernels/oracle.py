@@ -1,0 +1,1 @@
+"""float64 truth from an independent decoder, the `gguf` package."""

@@ -1,0 +1,26 @@
+// What every kernel's text may use: little-endian loads at any address, and the f16 conversion.
+
+__device__ __forceinline__ float half_bits_to_float(unsigned short bits) {
+#ifdef __CUDA_ARCH__
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+#else
+    return __host_half_to_float(bits);
+#endif
+}
+
+// The float16 at p, which need not be aligned.
+__device__ __forceinline__ float half_at(const unsigned char *p) {
+    return half_bits_to_float((unsigned short)(p[0] | p[1] << 8));
+}
+
+// The four bytes at p as one load; p must be a multiple of 4.
+__device__ __forceinline__ unsigned int word_at(const unsigned char *p) {
+    return *(const unsigned int *)p;
+}
+
+// Byte i (0..3) of a word, low byte first.
+__device__ __forceinline__ unsigned int byte_of(unsigned int word, int i) {
+    return word >> (8 * i) & 0xFFu;
+}

@@ -1,0 +1,77 @@
+"""Finds kinds, ops and kernels by folder, imports them when asked, and names what exists when one is missing."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from typing import Any
+
+import kernels.kinds
+import kernels.ops
+from kernels.errors import UnknownName
+from kernels.kind import Kind
+from kernels.op import Kernel, LaunchKernel, Op
+
+
+def _modules(package: Any) -> list[str]:
+    return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_"))
+
+
+@cache
+def kinds() -> dict[str, Kind]:
+    """Every kind by its name in capitals."""
+    found = [importlib.import_module(f"kernels.kinds.{name}").KIND for name in _modules(kernels.kinds)]
+    return {kind.name: kind for kind in sorted(found, key=lambda kind: natural(kind.name))}
+
+
+def natural(name: str) -> tuple[bool, str]:
+    """Sorts Q kinds before the IQ and MX ones."""
+    return (not name.startswith("Q"), name)
+
+
+def kind(name: str) -> Kind:
+    """The kind of that name, in any case of letters."""
+    try:
+        return kinds()[name.upper()]
+    except KeyError:
+        raise UnknownName("kind", name, list(kinds())) from None
+
+
+@cache
+def ops() -> dict[str, Op]:
+    found = [importlib.import_module(f"kernels.ops.{name}").OP for name in _modules(kernels.ops)]
+    return {op.name: op for op in found}
+
+
+def op(name: str) -> Op:
+    try:
+        return ops()[name]
+    except KeyError:
+        raise UnknownName("op", name, list(ops())) from None
+
+
+@cache
+def all_kernels() -> dict[str, Kernel]:
+    """Every kernel by its id, op/name."""
+    found: list[Kernel] = []
+    for op_name in ops():
+        package = importlib.import_module(f"kernels.ops.{op_name}")
+        modules = [importlib.import_module(f"{package.__name__}.{name}") for name in _modules(package)]
+        found += [module.KERNEL for module in modules if hasattr(module, "KERNEL")]
+    return {kernel.id: kernel for kernel in found}
+
+
+def kernel(kernel_id: str) -> Kernel:
+    try:
+        return all_kernels()[kernel_id]
+    except KeyError:
+        raise UnknownName("kernel", kernel_id, list(all_kernels())) from None
+
+
+def launch_kernel(kernel_id: str) -> LaunchKernel:
+    """A kernel that a launch names; an ffn isn't one."""
+    found = kernel(kernel_id)
+    if not isinstance(found, LaunchKernel):
+        raise UnknownName("kernel with a launch of its own", kernel_id, list(all_kernels()))
+    return found

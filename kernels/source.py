@@ -1,0 +1,110 @@
+"""Generates the CUDA text of a kernel for a kind, and the digest that says when evidence about it is stale."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from kernels import registry
+from kernels.kind import Kind
+from kernels.model import Build
+from kernels.op import LaunchKernel
+
+C_TYPES = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
+           "i4": "int", "u4": "unsigned int", "u8": "unsigned long long", "f4": "float"}  # fmt: skip
+
+# What a build means to any compiler; the backends translate it, the digest covers it.
+BUILD_MEANS = {
+    Build.EXACT: "contraction off",
+    Build.DEFAULT: "contraction on",
+    Build.CHECK: "contraction off, instrumented",
+    Build.DECLARED: "as declared",
+}
+
+
+@cache
+def text(kernel_id: str, kind_name: str) -> str:
+    """The whole translation unit: defines, prelude, the kind's decode body, the kernel's body."""
+    kernel = registry.launch_kernel(kernel_id)
+    kind = registry.kind(kind_name) if kind_name else None
+    defines = {
+        "ENTRY": kernel.entry(kind_name),
+        **(kind_constants(kind) if kind else {}),
+        **kernel.constants(kind),
+    }
+    parts = [f"// {kernel_id} {kind_name}".rstrip()]
+    parts += [f"#define {name} {value}" for name, value in defines.items()]
+    parts.append((files("kernels") / "prelude.cuh").read_text(encoding="utf8"))
+    if kind:
+        parts += [table(name, values) for name, values in kind.tables]
+        parts.append(kind.cuda.strip("\n"))
+    parts.append((_module(kernel).parent / kernel.body).read_text(encoding="utf8"))
+    return "\n".join(parts)
+
+
+def kind_constants(kind: Kind) -> dict[str, int]:
+    """Sizes, field offsets (AT_<FIELD>) and the lane mapping of a kind, all derived."""
+    constants = {"BLOCK_BYTES": kind.block_bytes, "BLOCK_ELEMENTS": kind.elements}
+    for name in kind.block.names or ():
+        fields = kind.block.fields
+        assert fields is not None  # a dtype with names has fields
+        constants[f"AT_{name.upper()}"] = fields[name][1]
+    lanes = kind.lanes
+    return constants | {
+        "LANE_WIDTH": lanes.width,
+        "LANE_RUNS": lanes.runs,
+        "LANE_STRIDE": lanes.stride,
+        "LANE_WEIGHTS": lanes.weights,
+    }
+
+
+def table(name: str, values: np.ndarray) -> str:
+    """A constant array in CUDA C; floats are written as hexadecimal so that no digit is lost."""
+    c_type = C_TYPES[values.dtype.str[1:]]
+    items = [float(v).hex() + "f" if values.dtype.kind == "f" else str(int(v)) for v in values]
+    suffix = "ull" if values.dtype.str[1:] == "u8" else ""
+    return (
+        f"__device__ const {c_type} {name}[{len(items)}] = {{{', '.join(item + suffix for item in items)}}};"
+    )
+
+
+@cache
+def digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
+    """SHA-256 over every text a case launches, the code of plan, twin and decode, and what the build means."""
+    kernel = registry.kernel(kernel_id)
+    parts = [BUILD_MEANS[build], code(str(_module(kernel)))]
+    for part_id, kind_name in kernel.parts(kinds):
+        parts += [text(part_id, kind_name), code(str(_module(registry.kernel(part_id))))]
+        if kind_name:
+            parts.append(code(str(_module(registry.kind(kind_name).decode))))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@cache
+def code(path: str) -> str:
+    """A module's code without comments, docstrings and formatting: what changes a result and nothing else."""
+    tree = ast.parse(Path(path).read_text(encoding="utf8"))
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+            and ast.get_docstring(node) is not None
+        ):
+            node.body = node.body[1:]
+    return ast.dump(tree)
+
+
+def _module(thing: object) -> Path:
+    name = getattr(thing, "__module__", None) or type(thing).__module__
+    module: ModuleType = sys.modules[name]
+    assert module.__file__ is not None  # kernels and kinds are files
+    return Path(module.__file__)
+
+
+__all__ = ["LaunchKernel", "digest", "kind_constants", "table", "text"]

@@ -1,0 +1,1 @@
+"""Runs one case on one device: backends, isolation, protocol and the loop that pulls; no database."""

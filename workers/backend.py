@@ -1,0 +1,76 @@
+"""The contract between a plan and whatever executes it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+import workers.backends
+from kernels.errors import FarmError, UnknownName
+from kernels.model import Device, LaunchRecord, Plan
+
+
+class Unavailable(FarmError):
+    """This backend can't run on this machine; the message says why and what to install."""
+
+
+class Rejected(FarmError):
+    """The compiler or loader refused the text for this device (REJECT); the message is its own first line."""
+
+
+class KernelFault(FarmError):
+    """The kernel did something fatal that was caught (CRASH): a wild access, an abort, a divergent barrier."""
+
+
+class CannotRun(FarmError):
+    """A typed refusal of this case on this device (SKIP): not enough memory, a limit of the board."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one execution of a plan gave."""
+
+    images: Mapping[str, np.ndarray]  # buffer name -> (nbytes,) uint8 after the run: every buffer of the plan
+    launches: tuple[LaunchRecord, ...]
+    guards: tuple[str, ...]  # one line per broken guard band: which buffer, before or behind it
+    compiler: str
+    flags: str
+    compile_us: float = 0.0
+    substitutes: tuple[str, ...] = ()  # intrinsics that ran as their host twin
+
+
+class Backend(Protocol):
+    """Three calls; a file in workers/backends with a constant BACKEND is a backend."""
+
+    name: str
+
+    def devices(self) -> tuple[Device, ...]:
+        """The devices of this machine; raises Unavailable with the reason."""
+
+    def run(self, plan: Plan, images: Mapping[str, np.ndarray], device: Device, turn: int) -> Run:
+        """Executes the plan once. `images` has every IN buffer; OUT and SCRATCH are filled with POISON first.
+
+        `turn` counts the repeats of a case: a backend that can, uses another execution order at odd turns.
+        Raises Rejected, KernelFault, CannotRun or Unavailable.
+        """
+
+
+POISONS = (0x7FC0DEAD, 0xFFC1BEEF, 0x7FC2F00D)  # float32 NaNs with a payload no kernel makes, one a turn
+
+
+def names() -> list[str]:
+    """Every backend's name, whether or not it can run here."""
+    return sorted(m.name for m in pkgutil.iter_modules(workers.backends.__path__))
+
+
+def backend(name: str) -> Backend:
+    """The backend of that name; its vendor imports happen in devices() and run(), not here."""
+    if name not in names():
+        raise UnknownName("backend", name, names())
+    found: Backend = importlib.import_module(f"workers.backends.{name}").BACKEND
+    return found

@@ -1,0 +1,1 @@
+"""One file per backend, each with one constant BACKEND."""
