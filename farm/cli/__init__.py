@@ -1,0 +1,110 @@
+"""The command `farm`: finds its commands as files in this folder and turns every error into one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from farm import own
+
+INTERRUPTED = 130
+NOT_COMMANDS = ("__init__", "options")
+
+
+def names() -> list[str]:
+    """Every command's name: its file's, without the underscore that keeps `import_` from being a keyword."""
+    files = sorted(path.stem for path in Path(__file__).parent.glob("*.py"))
+    return [stem.rstrip("_") for stem in files if stem not in NOT_COMMANDS]
+
+
+def module_name(name: str) -> str:
+    """import -> farm.cli.import_"""
+    stem = name if (Path(__file__).parent / f"{name}.py").exists() else f"{name}_"
+    return f"{__name__}.{stem}"
+
+
+def first_sentence(name: str) -> str:
+    """A command's help line: its module's first sentence, read from the text so that nothing is imported."""
+    path = Path(__file__).parent / f"{module_name(name).rpartition('.')[2]}.py"
+    return " ".join(path.read_text(encoding="utf8").split('"""')[1].split())
+
+
+class Commands(click.Group):
+    """A group whose commands are the files beside this one, each with a constant COMMAND."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return names()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in names():
+            return None
+        command: click.Command = import_module(module_name(cmd_name)).COMMAND
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in names():
+            raise click.UsageError(f"no command named {args[0]!r}; there are {', '.join(names())}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, first_sentence(name)) for name in names()])
+
+    def main(  # type: ignore[override]  # always ends the process: errors have exit codes of our own
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
+        extra["standalone_mode"] = False
+        sys.exit(self._exit_code(args, prog_name or "farm", extra))
+
+    def _exit_code(self, args: Sequence[str] | None, prog_name: str, extra: dict[str, Any]) -> int:
+        if fault := own.complaint():
+            return say(fault)
+        # Not at the top: before the line above, `kernels` may be a stranger's.
+        from kernels.errors import FarmError
+
+        try:
+            code = super().main(args, prog_name, **extra)
+        except FarmError as error:
+            return say(str(error), error.exit_code)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            return error.exit_code
+        except click.ClickException as error:
+            return say(_click_line(error), error.exit_code)
+        except (KeyboardInterrupt, click.Abort):
+            return say("interrupted", INTERRUPTED)
+        except BrokenPipeError:
+            sys.stdout = None  # or Python complains when it flushes at exit
+            return 0
+        return code if isinstance(code, int) else 0
+
+
+def say(line: str, code: int = 1) -> int:
+    """Prints `farm: line` to stderr, whatever line breaks it had, and gives the exit code back."""
+    click.echo(f"farm: {' '.join(line.split())}", err=True)
+    return code
+
+
+def _click_line(error: click.ClickException) -> str:
+    ctx = getattr(error, "ctx", None)
+    where = f"; see {ctx.command_path} --help" if ctx else ""
+    return error.format_message().rstrip(".") + where
+
+
+@click.command(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(own.version(), prog_name="farm")
+def main() -> None:
+    """Runs quantized GPU kernels on every device it can reach and keeps a dated row of what came back.
+
+    Exit codes: 0 nothing bad; 1 the work could not be done; 2 a wrong command line; 3 something is bad
+    (a verdict, a claim); 130 interrupted, `farm resume` continues.
+    """
