@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -148,6 +148,14 @@ def test_half_made_environment_is_made_again(checkout: Checkout) -> None:
     (checkout.root / ".venv/left-over").touch()
     assert checkout.run("farm")[0] == 0
     assert not (checkout.root / ".venv/left-over").exists()
+
+
+def test_moved_environment_is_made_again(checkout: Checkout) -> None:
+    checkout.run("farm")
+    (checkout.root / ".venv/left-over").touch()
+    moved = replace(checkout, root=checkout.root.rename(checkout.root.with_name("moved")))
+    assert moved.run("farm")[:2] == (0, "farm\n")
+    assert not (moved.root / ".venv/left-over").exists()
 
 
 def test_runtime_survives_a_failed_development_install(checkout: Checkout) -> None:
