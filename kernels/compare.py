@@ -1,1 +1,254 @@
 """Decides whether outputs are right: class first, then an element-wise limit from theory."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.model import Verdict, Worst
+from kernels.op import Step, Truth
+
+U = 2.0**-24  # unit roundoff of float32
+SMALLEST = 2.0**-149  # float32's smallest step: what one underflowing product can lose
+OVERFLOW = 2.0**127  # sums of magnitudes from here on may leave float32 on the way, whatever the result
+
+# Zero-mean random inputs: rounding errors are of random sign and mostly cancel. Right kernels measured 0.04 to 2.4 U*S,
+# while the worst-case gamma(chain)*S would let a dropped element pass at long rows. Structured inputs can line the
+# errors up, so only the proven bound is fair to them.
+CALIBRATED = ("ordinary", "tiny")
+CALIBRATED_UNITS = 16
+
+# Families that may have NaN and Inf in what the oracle wants; anywhere else that is a broken fixture.
+MAY_BE_NON_FINITE = ("specials", "file")
+
+RELATIVE = 1e-4  # the usual rule: error against RELATIVE * max(|twin|, 1); recorded, and it misses much
+WORST_ROWS = 4
+
+FINITE, NAN, PLUS_INF, MINUS_INF = range(4)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whose output is compared: words for the reason, and the family that says what is allowed."""
+
+    launch: int  # number in the plan
+    kernel: str
+    buffer: str
+    family: str
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What comparing one launch's output found; the fields mean what model.Comparison's mean."""
+
+    verdict: Verdict
+    reason: str
+    positions: int
+    by_twin: int  # elements that the domain rule handed to the twin
+    bad: int
+    bound_ratio: float
+    relative_ratio: float
+    nan_positions_equal: bool
+    squared_error: float  # against the oracle, over elements finite in both
+    squared_want: float
+    bit_exact: bool
+    twin_agrees: bool
+    worst: Worst | None
+    worst_rows: tuple[tuple[int, float], ...]
+
+
+def gamma(additions: float) -> float:
+    """The relative error that this many float32 roundings can add up to: nU / (1 - nU); Inf where nU >= 1."""
+    return additions * U / (1 - additions * U) if additions * U < 1 else math.inf
+
+
+def linear_truth(want: np.ndarray, scale: np.ndarray, chain: int, step: Step, products: int) -> Truth:
+    """The truth of sums of products: `scale` is S = sum |w||x|, `chain` the longest chain of additions.
+
+    An intermediate as activations (an ffn's down) is held to the rule of its case's family: what the ordinary families
+    make of it is a product of independent zero-mean sums, so zero-mean itself; the rest has the proven bound anyway.
+    """
+    units = chain + 4  # the products, the decode's roundings and the last store beside the chain
+    rate = min(CALIBRATED_UNITS, units) * U if step.family in CALIBRATED else gamma(units)
+    # 1 U more for S itself, which the decoder gave rounded to float32.
+    limit = (rate + U) * scale + products * SMALLEST
+    # Finite inputs whose sum may overflow on the way; and an Inf among the inputs, which can meet such an overflow of
+    # the other sign: float64 sees neither. An oracle that says NaN is right in float32 too.
+    by_twin = (scale >= OVERFLOW) & (np.isfinite(scale) | np.isinf(want))
+    return Truth(want, np.where(np.isfinite(limit), limit, 0.0), by_twin)
+
+
+def relative_truth(
+    want: np.ndarray, units: float, by_twin: np.ndarray, absolute: np.ndarray | float = 0.0
+) -> Truth:
+    """The truth of outputs that err relative to themselves, by `units` U; `by_twin` marks what float32 can't hold.
+
+    `absolute` is allowed on top, for results that underflow.
+    """
+    limit = np.where(by_twin, 0.0, units * U * np.abs(want)) + absolute
+    return Truth(want, limit, np.broadcast_to(by_twin, want.shape), relative=units * U)
+
+
+def norm_truth(want: np.ndarray, by_twin: np.ndarray) -> Truth:
+    """Norms over the last axis: per thread a chain of n/256 squares, an 8-step tree and a few single operations.
+
+    The root halves what the sum of squares errs by; rsqrtf (2 ulp), v and the two products make the rest.
+    """
+    chain = -(-want.shape[-1] // 256) + 11
+    return relative_truth(want, 0.5 * chain + 7, by_twin)
+
+
+SILU_UNITS = (
+    12  # expf within 2 ulp (4 U) on both sides of it, 1 + e, the division and u's product: 1 U each, doubled
+)
+
+
+def silu_truth(want: np.ndarray, u: np.ndarray, by_twin: np.ndarray) -> Truth:
+    """g / (1 + exp(-g)) * u: a few ulp, and |u| * 2^-120 where the quotient underflows."""
+    absolute = np.abs(u, dtype=np.float64) * 2.0**-120
+    return relative_truth(want, SILU_UNITS, by_twin, np.where(np.isfinite(absolute), absolute, 0.0))
+
+
+def classes(values: np.ndarray) -> np.ndarray:
+    """FINITE, NAN, PLUS_INF or MINUS_INF per element."""
+    infinite = np.where(values > 0, PLUS_INF, MINUS_INF)
+    return np.where(np.isnan(values), NAN, np.where(np.isinf(values), infinite, FINITE))
+
+
+def ratios(values: np.ndarray, twin: np.ndarray, truth: Truth) -> np.ndarray:
+    """Error over limit per element, float64: 0 where there is no error, Inf where the class or a limit of 0 is missed."""
+    want = np.where(truth.by_twin, twin.astype(np.float64), truth.want)
+    limit = limits(twin, truth)
+    got = values.astype(np.float64)
+    error = np.abs(got - want)
+    ratio = np.where(error == 0, 0.0, error / limit)
+    same, finite = classes(got) == classes(want), classes(want) == FINITE
+    return np.where(same, np.where(finite, ratio, 0.0), np.inf)
+
+
+def limits(twin: np.ndarray, truth: Truth) -> np.ndarray:
+    """The error allowed; where the twin judges, its own magnitude adds to it."""
+    by_magnitude = np.where(np.isfinite(twin), truth.relative * np.abs(twin, dtype=np.float64), 0.0)
+    return np.where(truth.by_twin, truth.limit + by_magnitude, truth.limit)
+
+
+def compare(got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, poison: int) -> Compared:
+    """Holds one launch's float32 output against truth and twin; `poison` is what it held before the launch."""
+    with np.errstate(all="ignore"):
+        return _compare(got, twin, truth, place, poison)
+
+
+def _compare(got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, poison: int) -> Compared:
+    found = ratios(got, twin, truth)
+    unwritten = bits(got) == np.uint32(poison)
+    bad = int(np.count_nonzero((found > 1) | unwritten))
+    worst = _worst(found, got, twin, truth, place)
+    error = got.astype(np.float64) - truth.want
+    counted = np.isfinite(error)
+    verdict, reason = _verdict(found, int(np.count_nonzero(unwritten)), bad, worst, truth, place)
+    return Compared(
+        verdict=verdict,
+        reason=reason,
+        positions=got.size,
+        by_twin=int(np.count_nonzero(truth.by_twin)),
+        bad=bad,
+        bound_ratio=float(found.max(initial=0.0)),
+        relative_ratio=relative_ratio(got, twin),
+        nan_positions_equal=bool(np.array_equal(np.isnan(got), np.isnan(twin))),
+        squared_error=float(np.sum(np.square(error[counted]))),
+        squared_want=float(np.sum(np.square(truth.want[counted]))),
+        bit_exact=bool(np.array_equal(bits(canonical(got)), bits(canonical(twin)))),
+        twin_agrees=bool((ratios(twin, twin, truth) <= 1).all()),
+        worst=worst,
+        worst_rows=_worst_rows(found),
+    )
+
+
+def _verdict(
+    found: np.ndarray, unwritten: int, bad: int, worst: Worst | None, truth: Truth, place: Place
+) -> tuple[Verdict, str]:
+    where = f"{place.buffer} in launch {place.launch} {place.kernel}"
+    if worst is None:
+        return Verdict.ERROR, f"nothing compared: {where} has no elements"
+    if fault := _fixture_fault(truth, place.family):
+        return Verdict.ERROR, f"fixture at fault, {where}: {fault}"
+    if unwritten:
+        return Verdict.FAIL, f"{unwritten} of {found.size} outputs never written: {where}"
+    if bad:
+        outside = f"({bad} of {found.size} outside)"
+        return Verdict.FAIL, f"element {worst.index} of {where}: {_figures(worst, truth)} {outside}"
+    return Verdict.PASS, ""
+
+
+def _fixture_fault(truth: Truth, family: str) -> str:
+    """Why nothing can be concluded from this truth; empty if it is sound."""
+    finite = np.isfinite(truth.want)
+    if family not in MAY_BE_NON_FINITE and not finite.all():
+        odd = np.count_nonzero(~finite)
+        return f"the oracle wants NaN or Inf at {odd} of {finite.size} elements, which family {family} must not have"
+    if not (truth.limit[finite] >= 0).all() or np.isinf(truth.limit[finite]).any():
+        return "a limit is negative, NaN or Inf, so it would pass anything or nothing"
+    return ""
+
+
+def _figures(worst: Worst, truth: Truth) -> str:
+    if truth.by_twin[worst.index]:
+        return f"got {worst.got:.9g}, want the twin's {worst.twin:.9g}, limit {worst.limit:.3g}"
+    return f"got {worst.got:.9g}, want {worst.want:.9g}, limit {worst.limit:.3g}"
+
+
+def _worst(found: np.ndarray, got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place) -> Worst | None:
+    if not found.size:
+        return None
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(found)), found.shape))
+    return Worst(
+        launch=place.launch,
+        kernel=place.kernel,
+        buffer=place.buffer,
+        index=index,
+        got=float(got[index]),
+        want=float(truth.want[index]),
+        twin=float(twin[index]),
+        limit=float(limits(twin, truth)[index]),
+    )
+
+
+def _worst_rows(found: np.ndarray) -> tuple[tuple[int, float], ...]:
+    """Rows of the weights are the last axis of every output."""
+    if not found.size:
+        return ()
+    rows = found.reshape(-1, found.shape[-1]).max(axis=0)
+    order = np.argsort(-rows, kind="stable")[:WORST_ROWS]
+    return tuple((int(row), float(rows[row])) for row in order)
+
+
+def relative_ratio(got: np.ndarray, twin: np.ndarray) -> float:
+    """The usual rule's error over its limit, as that rule has it: an Inf in the twin passes anything."""
+    limit = RELATIVE * np.maximum(np.abs(twin, dtype=np.float64), 1.0)
+    ratio = np.abs(got.astype(np.float64) - twin) / limit
+    return float(np.where(np.isnan(ratio), 0.0, ratio).max(initial=0.0))
+
+
+def bits(values: np.ndarray) -> np.ndarray:
+    """float32 values as uint32."""
+    return np.ascontiguousarray(values, dtype=np.float32).view(np.uint32).reshape(values.shape)
+
+
+def canonical(values: np.ndarray) -> np.ndarray:
+    """A copy in which every NaN has the same bits and every zero is +0."""
+    same = np.where(np.isnan(values), np.float32(np.nan), values).astype(np.float32)
+    same[same == 0] = 0.0
+    return same
+
+
+def output_digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 (hex) over name, shape and canonical little-endian bytes, in the order of the names."""
+    sha = hashlib.sha256()
+    for name in sorted(arrays):
+        sha.update(f"{name} {arrays[name].shape}\n".encode())
+        sha.update(bits(canonical(arrays[name])).astype("<u4").tobytes())
+    return sha.hexdigest()

@@ -37,6 +37,8 @@ class Vector:
     name: str  # also its buffer's name
     shape: tuple[int, ...]
     weights: bool = False
+    specials: tuple[float, ...] = ()  # what family `specials` puts at some positions
+    exponents: tuple[int, ...] = ()  # powers of two: family `specials` scales the whole array by one of them
 
 
 Operand = Matrix | Vector
@@ -71,6 +73,7 @@ class Truth:
     want: np.ndarray  # float64, from the oracle
     limit: np.ndarray  # float64, >= 0: the error allowed
     by_twin: np.ndarray  # bool: elements outside float32's domain, where the twin is the judge
+    relative: float = 0.0  # allowed on top of the limit where the twin judges, relative to the twin
 
 
 class Kernel(ABC):
