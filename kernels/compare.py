@@ -16,9 +16,9 @@ U = 2.0**-24  # unit roundoff of float32
 SMALLEST = 2.0**-149  # float32's smallest step: what one underflowing product can lose
 OVERFLOW = 2.0**127  # sums of magnitudes from here on may leave float32 on the way, whatever the result
 
-# Zero-mean random inputs: rounding errors are of random sign and mostly cancel. Right kernels measured 0.04 to 2.4 U*S,
-# while the worst-case gamma(chain)*S would let a dropped element pass at long rows. Structured inputs can line the
-# errors up, so only the proven bound is fair to them.
+# Zero-mean random inputs: rounding errors are of random sign and mostly cancel. Right kernels measured 0.04 to
+# 2.4 U*S, while the proven gamma(chain)*S would let a dropped element pass at long rows. Structured inputs can
+# line the errors up, so only the proven bound is fair to them.
 CALIBRATED = ("ordinary", "tiny")
 CALIBRATED_UNITS = 16
 
@@ -69,23 +69,23 @@ def gamma(additions: float) -> float:
 def linear_truth(want: np.ndarray, scale: np.ndarray, chain: int, step: Step, products: int) -> Truth:
     """The truth of sums of products: `scale` is S = sum |w||x|, `chain` the longest chain of additions.
 
-    An intermediate as activations (an ffn's down) is held to the rule of its case's family: what the ordinary families
-    make of it is a product of independent zero-mean sums, so zero-mean itself; the rest has the proven bound anyway.
+    An intermediate as activations (an ffn's down) is held to the rule of its case's family: the zero-mean families
+    make it a product with an independent zero-mean sum, zero-mean again; the others have the proven bound anyway.
     """
     units = chain + 4  # the products, the decode's roundings and the last store beside the chain
     rate = min(CALIBRATED_UNITS, units) * U if step.family in CALIBRATED else gamma(units)
     # 1 U more for S itself, which the decoder gave rounded to float32.
     limit = (rate + U) * scale + products * SMALLEST
-    # Finite inputs whose sum may overflow on the way; and an Inf among the inputs, which can meet such an overflow of
-    # the other sign: float64 sees neither. An oracle that says NaN is right in float32 too.
-    by_twin = (scale >= OVERFLOW) & (np.isfinite(scale) | np.isinf(want))
+    # Finite products whose sum may overflow on the way, or overflow against an Inf among the inputs: float64 sees
+    # neither, so the twin judges. Where the oracle wants NaN, float32 has one too.
+    by_twin = ~(scale < OVERFLOW) & ~np.isnan(want)
     return Truth(want, np.where(np.isfinite(limit), limit, 0.0), by_twin)
 
 
 def relative_truth(
     want: np.ndarray, units: float, by_twin: np.ndarray, absolute: np.ndarray | float = 0.0
 ) -> Truth:
-    """The truth of outputs that err relative to themselves, by `units` U; `by_twin` marks what float32 can't hold.
+    """The truth of outputs that err by `units` U of themselves; `by_twin` marks what left float32's range.
 
     `absolute` is allowed on top, for results that underflow.
     """
@@ -94,16 +94,16 @@ def relative_truth(
 
 
 def norm_truth(want: np.ndarray, by_twin: np.ndarray) -> Truth:
-    """Norms over the last axis: per thread a chain of n/256 squares, an 8-step tree and a few single operations.
+    """Norms over the last axis: a chain of ceil(n/256) squares a thread, then an 8-step tree.
 
-    The root halves what the sum of squares errs by; rsqrtf (2 ulp), v and the two products make the rest.
+    The root halves what the sum of squares errs by; rsqrtf (2 ulp are 4 U), v and the two products make the 7.
     """
     chain = -(-want.shape[-1] // 256) + 11
     return relative_truth(want, 0.5 * chain + 7, by_twin)
 
 
 SILU_UNITS = (
-    12  # expf within 2 ulp (4 U) on both sides of it, 1 + e, the division and u's product: 1 U each, doubled
+    8  # expf within 2 ulp (4 U), then 1 + e, the division and u's product (1 U each), and one to spare
 )
 
 
@@ -120,7 +120,7 @@ def classes(values: np.ndarray) -> np.ndarray:
 
 
 def ratios(values: np.ndarray, twin: np.ndarray, truth: Truth) -> np.ndarray:
-    """Error over limit per element, float64: 0 where there is no error, Inf where the class or a limit of 0 is missed."""
+    """Error over limit per element, float64: Inf where the class is missed, or anything where the limit is 0."""
     want = np.where(truth.by_twin, twin.astype(np.float64), truth.want)
     limit = limits(twin, truth)
     got = values.astype(np.float64)
@@ -137,7 +137,7 @@ def limits(twin: np.ndarray, truth: Truth) -> np.ndarray:
 
 
 def compare(got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, poison: int) -> Compared:
-    """Holds one launch's float32 output against truth and twin; `poison` is what it held before the launch."""
+    """Holds one launch's float32 output against truth and twin; `poison` is what lay there before."""
     with np.errstate(all="ignore"):
         return _compare(got, twin, truth, place, poison)
 
@@ -189,7 +189,9 @@ def _fixture_fault(truth: Truth, family: str) -> str:
     finite = np.isfinite(truth.want)
     if family not in MAY_BE_NON_FINITE and not finite.all():
         odd = np.count_nonzero(~finite)
-        return f"the oracle wants NaN or Inf at {odd} of {finite.size} elements, which family {family} must not have"
+        return (
+            f"the oracle wants NaN or Inf at {odd} of {finite.size} elements, family {family} must have none"
+        )
     if not (truth.limit[finite] >= 0).all() or np.isinf(truth.limit[finite]).any():
         return "a limit is negative, NaN or Inf, so it would pass anything or nothing"
     return ""
