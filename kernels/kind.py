@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,8 @@ class Kind:
     cuda: str  # decode16(block, sub, w) and decode_lane(block, lane, w), using the defines of source.py
     tables: tuple[tuple[str, np.ndarray], ...] = ()  # constant tables that the text reads
     lane_align: int = 1  # bytes: what decode_lane's widest load needs of every block's address
-    # Sets every scale of (n,) blocks to (n,) uint16 bits: float16, or E8M0 in the low byte; for the family `specials`.
+    # Sets every scale of (n,) blocks to (n,) uint16 bits, float16 or E8M0 in the low byte: the family
+    # `specials`.
     poke: Callable[[np.ndarray, np.ndarray], None] | None = None
 
     @property
@@ -65,6 +67,37 @@ class Kind:
         return self.decode(blocks.reshape(-1)).reshape(len(rows), -1)
 
 
+CHUNK_WEIGHTS = 1 << 16  # decoded at a time: a chunk and its temporaries stay in a core's cache
+
+Fill = Callable[[np.ndarray, np.ndarray], None]  # (n,) block, (n, elements) float32 to write
+
+
+def chunked(elements: int) -> Callable[[Fill], Callable[[np.ndarray], np.ndarray]]:
+    """Makes a kind's decode of a function that fills an output; Inf and NaN scales pass without a warning."""
+
+    def decorate(fill: Fill) -> Callable[[np.ndarray], np.ndarray]:
+        @wraps(fill)
+        def decode(blocks: np.ndarray) -> np.ndarray:
+            out = np.empty((len(blocks), elements), np.float32)
+            step = CHUNK_WEIGHTS // elements
+            with np.errstate(invalid="ignore", over="ignore"):
+                for first in range(0, len(blocks), step):
+                    fill(blocks[first : first + step], out[first : first + step])
+            return out
+
+        return decode
+
+    return decorate
+
+
+def nibbles(packed: np.ndarray) -> np.ndarray:
+    """(…, k) uint8 -> (…, 2, k) uint8: the low nibbles, then the high ones."""
+    out = np.empty((*packed.shape[:-1], 2, packed.shape[-1]), np.uint8)
+    np.bitwise_and(packed, 0xF, out=out[..., 0, :])
+    np.right_shift(packed, 4, out=out[..., 1, :])
+    return out
+
+
 def half(field: np.ndarray) -> np.ndarray:
     """float16 scales as float32, exactly; NaN and Inf stay what they are."""
     with np.errstate(invalid="ignore"):
@@ -72,7 +105,13 @@ def half(field: np.ndarray) -> np.ndarray:
 
 
 def pin_half(field: np.ndarray) -> None:
-    """Sets the exponent of float16 fields to 11, in place: |d| in [2^-4, 2^-3), sign and mantissa stay random."""
+    """Sets the exponent of float16 fields to 11, in place: |d| in [2^-4, 2^-3), the rest stays random."""
     bits = field.view(np.uint16)
     bits &= 0x83FF
     bits |= 11 << 10
+
+
+def poke_halves(blocks: np.ndarray, bits: np.ndarray, *fields: str) -> None:
+    """Sets float16 fields to (n,) uint16 bits, in place."""
+    for name in fields:
+        blocks[name].view(np.uint16)[:] = bits

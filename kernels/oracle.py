@@ -1,1 +1,96 @@
 """float64 truth from an independent decoder, the `gguf` package."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+
+import numpy as np
+from gguf import GGMLQuantizationType
+from gguf.quants import dequantize
+
+from kernels.kind import Kind
+
+CACHE_BYTES = 256 << 20  # decoded matrices kept: several kernels and builds read the same one
+MIN_FIELDS = ("dmin", "m")  # scale of what a kind subtracts or adds per group, apart from d * q
+
+
+def weights(kind: Kind, rows: np.ndarray) -> np.ndarray:
+    """(rows, packed row bytes) uint8 -> (rows, cols) float64, read-only: every weight, exactly."""
+    return _CACHE.get(kind, np.ascontiguousarray(rows))
+
+
+def magnitudes(kind: Kind, rows: np.ndarray, arithmetic: str) -> np.ndarray:
+    """(rows, cols) float64: |w| for `decoded`; |d*q| + |min|, exact but for one rounding, for `factored`.
+
+    A kind without a min field has none to factor out: both are |w|.
+    """
+    whole = weights(kind, rows)
+    fields = [name for name in MIN_FIELDS if name in (kind.block.names or ())]
+    if arithmetic == "decoded" or not fields:
+        return np.asarray(np.abs(whole))
+    blocks = np.array(rows, order="C").view(kind.block)
+    for name in fields:
+        blocks[name] = 0
+    product = weights(kind, blocks.view(np.uint8))
+    with np.errstate(invalid="ignore"):  # Inf - Inf in rows that no bound judges
+        return np.asarray(np.abs(product) + np.abs(product - whole))
+
+
+def dot(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """float64 matrix (rows, cols) times x (cols,) or (batch, cols): (rows,) or (batch, rows).
+
+    NaN and Inf come out as IEEE sums have them. BLAS may skip products with zero, which hides 0 * Inf: it
+    only gets what is finite, and the rest is summed product by product.
+    """
+    bad_rows, bad_x = ~np.isfinite(matrix).all(axis=-1), ~np.isfinite(x).all(axis=-1)
+    if not bad_rows.any() and not bad_x.any():
+        return np.asarray(x @ matrix.T)
+    with np.errstate(invalid="ignore", over="ignore"):
+        out: np.ndarray = np.where(np.isfinite(x), x, 0) @ np.where(np.isfinite(matrix), matrix, 0).T
+        out[..., bad_rows] = _sums(matrix[bad_rows], x)
+        out[bad_x] = _sums(matrix, x[bad_x])
+    return out
+
+
+def _sums(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """`dot` without BLAS, one activation vector at a time so that memory stays that of the matrix."""
+    vectors = x.reshape(-1, matrix.shape[-1])
+    sums = np.array([(matrix * vector).sum(axis=-1) for vector in vectors]).reshape(len(vectors), len(matrix))
+    return sums.reshape(*x.shape[:-1], len(matrix))
+
+
+class _Cache:
+    """Decoded matrices by kind and content, oldest out first when their bytes pass the limit."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+        self._held: OrderedDict[tuple[str, tuple[int, ...], bytes], np.ndarray] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, kind: Kind, rows: np.ndarray) -> np.ndarray:
+        key = (kind.name, rows.shape, hashlib.blake2b(rows.data).digest())
+        with self._lock:
+            if (held := self._held.get(key)) is not None:
+                self._held.move_to_end(key)
+                return held
+            decoded = _decode(kind, rows)
+            self._held[key] = decoded
+            self.held_bytes += decoded.nbytes
+            while self.held_bytes > self.limit_bytes:
+                self.held_bytes -= self._held.popitem(last=False)[1].nbytes
+            return decoded
+
+
+_CACHE = _Cache(CACHE_BYTES)
+
+
+def _decode(kind: Kind, rows: np.ndarray) -> np.ndarray:
+    # gguf agrees with ggml's C code on every adversarial block of these kinds, also where MXFP4's e is 255:
+    # 2^128.
+    with np.errstate(invalid="ignore", over="ignore"):
+        decoded = dequantize(rows, GGMLQuantizationType[kind.name]).astype(np.float64)
+    decoded.flags.writeable = False
+    return decoded

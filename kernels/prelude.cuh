@@ -20,6 +20,22 @@ __device__ __forceinline__ unsigned int word_at(const unsigned char *p) {
     return *(const unsigned int *)p;
 }
 
+// The two bytes at p as one load; p must be a multiple of 2.
+__device__ __forceinline__ unsigned int pair_at(const unsigned char *p) {
+    return *(const unsigned short *)p;
+}
+
+// The float with these bits.
+__device__ __forceinline__ float bits_to_float(unsigned int bits) {
+#ifdef __CUDA_ARCH__
+    return __uint_as_float(bits);
+#else
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+#endif
+}
+
 // Byte i (0..3) of a word, low byte first.
 __device__ __forceinline__ unsigned int byte_of(unsigned int word, int i) {
     return word >> (8 * i) & 0xFFu;

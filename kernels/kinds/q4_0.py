@@ -2,21 +2,26 @@
 
 import numpy as np
 
-from kernels.kind import Kind, Lanes, half, pin_half
+from kernels.kind import Kind, Lanes, chunked, half, nibbles, pin_half, poke_halves
 
-BLOCK = np.dtype(
-    [("d", "<f2"), ("qs", "u1", 16)]
-)  # weight i < 16 in the low nibble of qs[i], i + 16 in the high one
+ELEMENTS = 32
+# Weight i < 16 in the low nibble of qs[i], i + 16 in the high one.
+BLOCK = np.dtype([("d", "<f2"), ("qs", "u1", 16)])
 
 
-def decode(blocks: np.ndarray) -> np.ndarray:
-    qs = blocks["qs"]  # (n, 16) uint8
-    q = np.concatenate([qs & 0xF, qs >> 4], axis=1).astype(np.int8) - np.int8(8)  # (n, 32)
-    return half(blocks["d"])[:, None] * q.astype(np.float32)
+@chunked(ELEMENTS)
+def decode(blocks: np.ndarray, out: np.ndarray) -> None:
+    q = nibbles(blocks["qs"]).reshape(-1, ELEMENTS).view(np.int8)
+    q -= np.int8(8)
+    np.multiply(half(blocks["d"])[:, None], q, out=out)
 
 
 def pin(blocks: np.ndarray) -> None:
     pin_half(blocks["d"])
+
+
+def poke(blocks: np.ndarray, bits: np.ndarray) -> None:
+    poke_halves(blocks, bits, "d")
 
 
 CUDA = """
@@ -27,8 +32,8 @@ __device__ __forceinline__ void decode16(const unsigned char *block, int sub, fl
 }
 
 __device__ __forceinline__ void decode_lane(const unsigned char *block, int lane, float *w) {
-    w[0] = half_at(block + AT_D) * (float)((int)(block[AT_QS + lane % 16] >> (lane / 16 * 4) & 0xF) - 8);
+    w[0] = half_at(block + AT_D) * (float)((int)(block[AT_QS + (lane & 15)] >> (lane >> 4 << 2) & 0xF) - 8);
 }
 """
 
-KIND = Kind("Q4_0", BLOCK, 32, Lanes(width=1, runs=1, stride=32), decode, pin, CUDA)
+KIND = Kind("Q4_0", BLOCK, ELEMENTS, Lanes(width=1, runs=1, stride=32), decode, pin, CUDA, poke=poke)
