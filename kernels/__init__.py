@@ -1,3 +1,3 @@
-"""What is true about a kernel: kinds, ops, cases, plans, twins, oracle and comparison; numpy and gguf only."""
+"""What is true about a kernel: kinds, ops, cases, plans, twins, oracle, comparison; numpy and gguf only."""
 
 OWNER = "kernel-farm"  # farm.own reads it: PyPI has other packages of these names

@@ -44,7 +44,8 @@ def encode(value: Any) -> Any:
 
 
 def _encode_field(value: Any, name: str) -> Any:
-    hint, item = _hints(type(value))[name], getattr(value, name)
+    cls: type = type(value)
+    hint, item = _hints(cls)[name], getattr(value, name)
     return tagged(item) if _tagged_members(hint) else encode(item)
 
 

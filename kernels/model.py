@@ -157,7 +157,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A typed view in an allocation of its own: the memory image has `nbytes` bytes, the view starts at `offset`."""
+    """A typed view in an allocation of its own: an image of `nbytes` bytes, the view starts at `offset`."""
 
     name: str
     dtype: str  # numpy's short names: u1, f4, …

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kernels.kind import Kind
-from kernels.model import Case, Grid, Launch, Layout, Plan, Shape
+from kernels.model import Case, Grid, Layout, Plan, Shape
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,3 @@ def ceil_div(amount: int, size: int) -> int:
 def flat(blocks: int, threads: int) -> tuple[Grid, Grid]:
     """Grid and block of a one-dimensional launch."""
     return (blocks, 1, 1), (threads, 1, 1)
-
-
-__all__ = [
-    "Axis", "JudgedOp", "Kernel", "Launch", "LaunchKernel", "Matrix", "Op", "Operand", "Step", "Truth", "Vector",
-    "Workload", "ceil_div", "flat",
-]  # fmt: skip

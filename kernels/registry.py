@@ -1,4 +1,4 @@
-"""Finds kinds, ops and kernels by folder, imports them when asked, and names what exists when one is missing."""
+"""Finds kinds, ops and kernels by folder, imports them when asked, names what exists when one is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generates the CUDA text of a kernel for a kind, and the digest that says when evidence about it is stale."""
+"""Generates the CUDA text of a kernel for a kind, and the digest that says when evidence is stale."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import numpy as np
 from kernels import registry
 from kernels.kind import Kind
 from kernels.model import Build
-from kernels.op import LaunchKernel
 
 C_TYPES = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
            "i4": "int", "u4": "unsigned int", "u8": "unsigned long long", "f4": "float"}  # fmt: skip
@@ -77,7 +76,7 @@ def table(name: str, values: np.ndarray) -> str:
 
 @cache
 def digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
-    """SHA-256 over every text a case launches, the code of plan, twin and decode, and what the build means."""
+    """SHA-256 over every text a case launches, the code of plan, twin and decode, and the build's meaning."""
     kernel = registry.kernel(kernel_id)
     parts = [BUILD_MEANS[build], code(str(_module(kernel)))]
     for part_id, kind_name in kernel.parts(kinds):
@@ -105,6 +104,3 @@ def _module(thing: object) -> Path:
     module: ModuleType = sys.modules[name]
     assert module.__file__ is not None  # kernels and kinds are files
     return Path(module.__file__)
-
-
-__all__ = ["LaunchKernel", "digest", "kind_constants", "table", "text"]

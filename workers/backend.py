@@ -24,7 +24,7 @@ class Rejected(FarmError):
 
 
 class KernelFault(FarmError):
-    """The kernel did something fatal that was caught (CRASH): a wild access, an abort, a divergent barrier."""
+    """The kernel did something fatal that was caught (CRASH): a wild access, abort, divergent barrier."""
 
 
 class CannotRun(FarmError):
