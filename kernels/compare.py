@@ -16,9 +16,9 @@ U = 2.0**-24  # unit roundoff of float32
 SMALLEST = 2.0**-149  # float32's smallest step: what one underflowing product can lose
 OVERFLOW = 2.0**127  # sums of magnitudes from here on may leave float32 on the way, whatever the result
 
-# Zero-mean random inputs: rounding errors are of random sign and mostly cancel. Right kernels measured 0.04 to
-# 2.4 U*S, while the proven gamma(chain)*S would let a dropped element pass at long rows. Structured inputs can
-# line the errors up, so only the proven bound is fair to them.
+# Zero-mean random inputs: rounding errors are of random sign and mostly cancel. Right kernels measured 0.04
+# to 2.4 U*S, while the proven gamma(chain)*S would let a dropped element pass at long rows. Structured inputs
+# can line the errors up, so only the proven bound is fair to them.
 CALIBRATED = ("ordinary", "tiny")
 CALIBRATED_UNITS = 16
 
@@ -69,15 +69,15 @@ def gamma(additions: float) -> float:
 def linear_truth(want: np.ndarray, scale: np.ndarray, chain: int, step: Step, products: int) -> Truth:
     """The truth of sums of products: `scale` is S = sum |w||x|, `chain` the longest chain of additions.
 
-    An intermediate as activations (an ffn's down) is held to the rule of its case's family: the zero-mean families
-    make it a product with an independent zero-mean sum, zero-mean again; the others have the proven bound anyway.
+    An intermediate as activations (an ffn's down) is held to the rule of its case's family: the zero-mean ones
+    make it a product with an independent zero-mean sum, zero-mean again; the others have the proven bound.
     """
     units = chain + 4  # the products, the decode's roundings and the last store beside the chain
     rate = min(CALIBRATED_UNITS, units) * U if step.family in CALIBRATED else gamma(units)
     # 1 U more for S itself, which the decoder gave rounded to float32.
     limit = (rate + U) * scale + products * SMALLEST
-    # Finite products whose sum may overflow on the way, or overflow against an Inf among the inputs: float64 sees
-    # neither, so the twin judges. Where the oracle wants NaN, float32 has one too.
+    # Finite products whose sum may overflow on the way, or overflow against an Inf among the inputs: float64
+    # sees neither, so the twin judges. Where the oracle wants NaN, float32 has one too.
     by_twin = ~(scale < OVERFLOW) & ~np.isnan(want)
     return Truth(want, np.where(np.isfinite(limit), limit, 0.0), by_twin)
 
@@ -96,7 +96,7 @@ def relative_truth(
 def norm_truth(want: np.ndarray, by_twin: np.ndarray) -> Truth:
     """Norms over the last axis: a chain of ceil(n/256) squares a thread, then an 8-step tree.
 
-    The root halves what the sum of squares errs by; rsqrtf (2 ulp are 4 U), v and the two products make the 7.
+    The root halves what the sum of squares errs by; rsqrtf (2 ulp: 4 U), v and two products make the 7.
     """
     chain = -(-want.shape[-1] // 256) + 11
     return relative_truth(want, 0.5 * chain + 7, by_twin)
@@ -120,7 +120,7 @@ def classes(values: np.ndarray) -> np.ndarray:
 
 
 def ratios(values: np.ndarray, twin: np.ndarray, truth: Truth) -> np.ndarray:
-    """Error over limit per element, float64: Inf where the class is missed, or anything where the limit is 0."""
+    """Error over limit per element, float64: Inf where the class is missed, or a limit of 0."""
     want = np.where(truth.by_twin, twin.astype(np.float64), truth.want)
     limit = limits(twin, truth)
     got = values.astype(np.float64)
