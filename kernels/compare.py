@@ -39,6 +39,9 @@ class Place:
     kernel: str
     buffer: str
     family: str
+    row_axis: int = (
+        -1
+    )  # of the output: the rows of a weight matrix are the last axis, those of a norm the first
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ def gamma(additions: float) -> float:
 def linear_truth(want: np.ndarray, scale: np.ndarray, chain: int, step: Step, products: int) -> Truth:
     """The truth of sums of products: `scale` is S = sum |w||x|, `chain` the longest chain of additions.
 
-    An intermediate as activations (an ffn's down) is held to the rule of its case's family: the zero-mean ones
-    make it a product with an independent zero-mean sum, zero-mean again; the others have the proven bound.
+    An intermediate as activations (an ffn's down) is held to its case's family: the zero-mean ones make it a
+    product with an independent zero-mean sum, zero-mean again; the others have the proven bound anyway.
     """
     units = chain + 4  # the products, the decode's roundings and the last store beside the chain
     rate = min(CALIBRATED_UNITS, units) * U if step.family in CALIBRATED else gamma(units)
@@ -143,9 +146,9 @@ def compare(got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, poiso
 
 
 def _compare(got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, poison: int) -> Compared:
-    found = ratios(got, twin, truth)
     unwritten = bits(got) == np.uint32(poison)
-    bad = int(np.count_nonzero((found > 1) | unwritten))
+    found = np.where(unwritten, np.inf, ratios(got, twin, truth))
+    bad = int(np.count_nonzero(found > 1))
     worst = _worst(found, got, twin, truth, place)
     error = got.astype(np.float64) - truth.want
     counted = np.isfinite(error)
@@ -164,7 +167,7 @@ def _compare(got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, pois
         bit_exact=bool(np.array_equal(bits(canonical(got)), bits(canonical(twin)))),
         twin_agrees=bool((ratios(twin, twin, truth) <= 1).all()),
         worst=worst,
-        worst_rows=_worst_rows(found),
+        worst_rows=_worst_rows(found, place.row_axis),
     )
 
 
@@ -219,11 +222,10 @@ def _worst(found: np.ndarray, got: np.ndarray, twin: np.ndarray, truth: Truth, p
     )
 
 
-def _worst_rows(found: np.ndarray) -> tuple[tuple[int, float], ...]:
-    """Rows of the weights are the last axis of every output."""
+def _worst_rows(found: np.ndarray, axis: int) -> tuple[tuple[int, float], ...]:
     if not found.size:
         return ()
-    rows = found.reshape(-1, found.shape[-1]).max(axis=0)
+    rows = np.moveaxis(found, axis, 0).reshape(found.shape[axis], -1).max(axis=1)
     order = np.argsort(-rows, kind="stable")[:WORST_ROWS]
     return tuple((int(row), float(rows[row])) for row in order)
 

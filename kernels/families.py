@@ -16,8 +16,9 @@ from kernels.op import Matrix, Vector
 HUGE = np.float32(2.0**100)  # drowns every other term, and its sums still are finite
 TOKENS = (np.inf, -np.inf, np.nan, 2.0**120, -(2.0**120))  # one in every fourth vector of a batch
 
-# float16 bits (max, subnormals, ±Inf, NaN, ±0) whose low byte is of interest as E8M0 too: 255, 1, 128, 0, 254.
-SCALES = (0x7BFF, 0x0001, 0x8380, 0x7C00, 0x7EFE, 0x0000, 0xFC00, 0x8000, 0x03FE, 0xFBFF)
+# float16 bits (max, subnormals, ±Inf, NaN, ±0); their low bytes matter as E8M0: 255, 1, 128, 0, 254.
+# A finite one first, for matrices of one row; then the others in such an order that nine rows meet an Inf.
+SCALES = (0x0001, 0x7C00, 0x7EFE, 0x7BFF, 0x0000, 0xFC00, 0x8380, 0x8000, 0x03FE, 0xFBFF)
 # The same without what would put NaN or Inf in an intermediate and so in every later output.
 MILD_SCALES = (0x0001, 0x8380, 0x0000, 0x8000)
 
@@ -42,7 +43,7 @@ class Family:
 
 
 def normal(draws: np.ndarray) -> np.ndarray:
-    """float32 in (-3, 3), mean 0, deviation 1, never 0: three 16-bit uniforms summed, odd multiples of 2^-16."""
+    """float32 in (-3, 3), mean 0, deviation 1, never 0: three 16-bit uniforms, odd multiples of 2^-16."""
     low = np.uint64(0xFFFF)
     total = (draws & low) + (draws >> np.uint64(16) & low) + (draws >> np.uint64(32) & low)
     values: np.ndarray = (2 * total.astype(np.int64) - 3 * 0xFFFF).astype(np.float32) * np.float32(2.0**-16)
@@ -90,7 +91,7 @@ def _constant(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
 
 
 def _cancelling(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
-    """The last half is the first negated, up to a rest; a middle block is small; one block cancels in pairs."""
+    """The last half is the first negated, up to a rest; a middle block is small; one block has pairs."""
     x = normal(draws)
     rest = np.where(one_of(draws, 8), np.float32(2.0**-12), np.float32(0))
     length = x.shape[1]

@@ -53,7 +53,7 @@ def digest(inputs: Mapping[str, np.ndarray]) -> str:
     sha = hashlib.sha256()
     for name in sorted(inputs):
         sha.update(f"{name} {inputs[name].nbytes}\n".encode())
-        sha.update(memoryview(np.ascontiguousarray(inputs[name])))
+        sha.update(np.ascontiguousarray(inputs[name]).data)
     return sha.hexdigest()
 
 

@@ -1,0 +1,194 @@
+"""Judges a plan that ran: each launch's output against oracle and twin on the inputs it really had."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kernels import registry
+from kernels.compare import Compared, Place, bits, canonical, compare, output_digest
+from kernels.model import Case, Comparison, Launch, Plan, Role, Verdict
+from kernels.op import JudgedOp, Step
+
+Images = Mapping[str, np.ndarray]  # buffer name -> (nbytes,) uint8
+Clock = Callable[[], float]  # seconds
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The comparison, the digest of what the plan put out, and what judging took."""
+
+    comparison: Comparison
+    output_digest: str
+    twin_us: float
+    oracle_us: float
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """One launch, judged."""
+
+    step: Step
+    compared: Compared
+    twin_us: float
+    oracle_us: float
+
+
+def judge(case: Case, plan: Plan, images: Images, poison: int, clock: Clock = time.perf_counter) -> Judged:
+    """Compares every launch of `plan`; `images` has every buffer as it was after the run."""
+    with np.errstate(all="ignore"):
+        launched = [
+            _judge_launch(number, launch, plan, images, case.family, poison, clock)
+            for number, launch in enumerate(plan.launches)
+        ]
+        comparison = combine([one.compared for one in launched])
+        if comparison.worst is not None:
+            worst = comparison.worst
+            block = worst_block(launched[worst.launch].step, worst.index)
+            comparison = replace(comparison, worst=replace(worst, block=block))
+    return Judged(
+        comparison,
+        output_digest(outputs(plan, images)),
+        sum(one.twin_us for one in launched),
+        sum(one.oracle_us for one in launched),
+    )
+
+
+def _judge_launch(
+    number: int, launch: Launch, plan: Plan, images: Images, family: str, poison: int, clock: Clock
+) -> _Launched:
+    op = registry.op(launch.kernel.split("/")[0])
+    kernel = registry.launch_kernel(launch.kernel)
+    assert isinstance(op, JudgedOp)  # only such ops have kernels that are one launch
+    step = step_of(launch, plan, images, family)
+    started = clock()
+    truth = op.truth(kernel, step)
+    between = clock()
+    twin = kernel.twin(step)
+    ended = clock()
+    name = launch.buffers["out"]
+    place = Place(number, launch.kernel, name, family, -1 if launch.kind else 0)
+    compared = compare(plan.buffer(name).view(images[name]), twin, truth, place, poison)
+    return _Launched(step, compared, 1e6 * (ended - between), 1e6 * (between - started))
+
+
+def step_of(launch: Launch, plan: Plan, images: Images, family: str) -> Step:
+    """The launch's actual operands; they are given where no other launch made them."""
+    arrays = plan.arrays(launch, images)
+    read = {role: array for role, array in arrays.items() if not written(role)}
+    given = all(plan.buffer(launch.buffers[role]).role is Role.IN for role in read)
+    kind = registry.kind(launch.kind) if launch.kind else None
+    return Step(read, launch.scalars, kind, family, given)
+
+
+def written(role: str) -> bool:
+    """True for the roles that a launch writes: out, out2, …"""
+    return role == "out" or (role.startswith("out") and role[3:].isdigit())
+
+
+def combine(found: Sequence[Compared]) -> Comparison:
+    """One comparison of a plan's launches: the first one at fault gives reason and worst element."""
+    if not found:
+        return _nothing()
+    first = _first_at_fault(found) or max(found, key=lambda one: one.bound_ratio)
+    positions, by_twin = sum(one.positions for one in found), sum(one.by_twin for one in found)
+    return Comparison(
+        verdict=first.verdict,
+        reason=first.reason,
+        judge="twin" if by_twin == positions else "oracle+twin" if by_twin else "oracle",
+        positions=positions,
+        bad=sum(one.bad for one in found),
+        bound_ratio=max(one.bound_ratio for one in found),
+        relative_ratio=max(one.relative_ratio for one in found),
+        nan_positions_equal=all(one.nan_positions_equal for one in found),
+        nmse=max(nmse(one) for one in found),
+        bit_exact=all(one.bit_exact for one in found),
+        twin_agrees=all(one.twin_agrees for one in found),
+        worst=first.worst,
+        worst_rows=first.worst_rows,
+    )
+
+
+def _first_at_fault(found: Sequence[Compared]) -> Compared | None:
+    """FAIL before ERROR: a wrong output makes the oracle of the launches that read it look broken."""
+    for verdict in (Verdict.FAIL, Verdict.ERROR):
+        for one in found:
+            if one.verdict is verdict:
+                return one
+    return None
+
+
+def _nothing() -> Comparison:
+    return Comparison(
+        verdict=Verdict.ERROR,
+        reason="nothing compared: the plan has no launches",
+        judge="oracle",
+        positions=0,
+        bad=0,
+        bound_ratio=0.0,
+        relative_ratio=0.0,
+        nan_positions_equal=True,
+        nmse=0.0,
+        bit_exact=False,
+        twin_agrees=False,
+        worst=None,
+    )
+
+
+def nmse(compared: Compared) -> float:
+    """Squared error over squared truth; Inf for an error where the truth is all zero."""
+    if not compared.squared_error:
+        return 0.0
+    return compared.squared_error / compared.squared_want if compared.squared_want else math.inf
+
+
+def worst_block(step: Step, index: tuple[int, ...]) -> str:
+    """Hex of the weight block with the largest share |w||x| in the sum of output element `index`."""
+    if step.kind is None:
+        return ""
+    row = step.arrays["weights"][index[-1] : index[-1] + 1]
+    x = step.arrays["x"][index[:-1]]
+    products = np.abs(step.kind.weights(row)[0] * x)
+    share = np.nan_to_num(products, nan=np.inf).reshape(-1, step.kind.elements).sum(axis=1)
+    block = int(np.argmax(share)) * step.kind.block_bytes
+    return row[0, block : block + step.kind.block_bytes].tobytes().hex()
+
+
+def outputs(plan: Plan, images: Images) -> dict[str, np.ndarray]:
+    """The logical arrays of the OUT buffers."""
+    return {b.name: b.view(images[b.name]) for b in plan.buffers if b.role is Role.OUT}
+
+
+def repeats(plan: Plan, turns: Sequence[Images]) -> str:
+    """Why turns of one case differ, which is a FAIL; empty if every written element has the same bits."""
+    names = [name for launch in plan.launches for role, name in launch.buffers.items() if written(role)]
+    for name in names:
+        first = _canonical_bits(plan, name, turns[0])
+        for turn, images in enumerate(turns[1:], start=1):
+            if differing := np.argwhere(first != _canonical_bits(plan, name, images)).tolist():
+                element = f"element {tuple(differing[0])} of {name} differs between turn 0 and {turn}"
+                return f"nondeterministic: {element} ({len(differing)} of {first.size} differ)"
+    return ""
+
+
+def _canonical_bits(plan: Plan, name: str, images: Images) -> np.ndarray:
+    return bits(canonical(plan.buffer(name).view(images[name])))
+
+
+def twin_outputs(plan: Plan, images: Images) -> dict[str, np.ndarray]:
+    """The images of all buffers after every launch was done by its twin; IN images are shared, not copied."""
+    result = dict(images)
+    for buffer in plan.buffers:
+        if buffer.role is not Role.IN:
+            result[buffer.name] = np.zeros(buffer.nbytes, np.uint8)
+    with np.errstate(all="ignore"):
+        for launch in plan.launches:
+            # Twins compute; only truths look at the family.
+            step = step_of(launch, plan, result, family="")
+            name = launch.buffers["out"]
+            plan.buffer(name).view(result[name])[...] = registry.launch_kernel(launch.kernel).twin(step)
+    return result
