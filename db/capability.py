@@ -1,0 +1,266 @@
+"""The state of one cell, folded from evidence and nothing else; so it can be rebuilt at any time.
+
+cells(s, op="matvec", …) -> tuple[Capability, ...]     # filters are columns of the key, or device_class
+cell(s, key) -> Capability | None
+standings(s, key) -> tuple[Standing, ...]              # the verdict that counts, case by case
+fold(findings) -> Capability | None                    # pure; any order, any repeats
+fold_cells(s, keys) · rebuild(s) -> cells              # write the table
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from db.session import Session
+from db.tables import CELL, capability, evidence
+from kernels.errors import UsageError
+from kernels.model import Build, Verdict
+
+SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
+RUNG_OF_PASS = {"host": "host", "cuda": "device"}
+BUILDS_CUBIN = ("cuda", "nvrtc")
+RUNGS = ("twin", "host", "builds", "device", "exact", "timed")
+
+
+@dataclass(frozen=True, order=True)
+class CellKey:
+    """What a capability is about."""
+
+    device: str
+    backend: str
+    op: str
+    kernel: str
+    kind: str
+    build: str
+    source_digest: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a fold needs of one evidence line."""
+
+    key: CellKey
+    device_class: str
+    case_id: str
+    evidence_id: str
+    verdict: Verdict
+    reason: str
+    positions: int
+    bound_ratio: float | None  # None, as the other figures, where nothing was compared
+    relative_ratio: float | None
+    nmse: float | None
+    bit_exact: bool | None
+    twin_agrees: bool | None
+    finished_us: int
+
+    @property
+    def age(self) -> tuple[int, str]:
+        """Orders lines by when they finished, never by when they arrived."""
+        return self.finished_us, self.evidence_id
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where one case of a cell stands."""
+
+    counts: Finding  # the newest about the kernel, or the newest of all where none is
+    trouble: Finding | None  # a newer ERROR or LOST, which changes no verdict
+    flaky: bool  # this source passed this case and was bad at it, too
+
+
+@dataclass(frozen=True)
+class Capability:
+    """One cell: verdict, what it rests on and when it last ran."""
+
+    key: CellKey
+    device_class: str
+    verdict: Verdict
+    reason: str
+    rungs: tuple[str, ...]  # in the order of RUNGS; what this cell's own evidence shows
+    flags: tuple[str, ...]  # flaky; a reader adds stale
+    cases: int  # with another verdict than SKIP
+    skipped: int
+    positions: int
+    bound_ratio: float | None  # largest over the cases
+    relative_ratio: float | None
+    nmse: float | None
+    bit_exact: bool | None
+    last_run_us: int
+
+
+def fold(findings: Iterable[Finding]) -> Capability | None:
+    """What one cell's lines amount to; None for none. Order and repeats of lines don't matter."""
+    stand = stand_all(findings)
+    if not stand:
+        return None
+    counted = [standing.counts for standing in stand]
+    verdict = min((finding.verdict for finding in counted), key=SEVERITY.__getitem__)
+    ran = [finding for finding in counted if finding.verdict is not Verdict.SKIP]
+    exact = [finding.bit_exact for finding in ran if finding.bit_exact is not None]
+    key = counted[0].key
+    newest = max((s.trouble or s.counts for s in stand), key=lambda finding: finding.age)
+    return Capability(
+        key=key,
+        device_class=newest.device_class,
+        verdict=verdict,
+        reason=_reason(verdict, stand),
+        rungs=_rungs(key, verdict, ran),
+        flags=("flaky",) if any(standing.flaky for standing in stand) else (),
+        cases=len(ran),
+        skipped=len(counted) - len(ran),
+        positions=sum(finding.positions for finding in ran),
+        bound_ratio=_largest(finding.bound_ratio for finding in ran),
+        relative_ratio=_largest(finding.relative_ratio for finding in ran),
+        nmse=_largest(finding.nmse for finding in ran),
+        bit_exact=all(exact) if exact else None,
+        last_run_us=newest.finished_us,
+    )
+
+
+def stand_all(findings: Iterable[Finding]) -> list[Standing]:
+    """Where each case of one cell stands, by case id."""
+    by_case: defaultdict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        by_case[finding.case_id].append(finding)
+    return [_standing(by_case[case_id]) for case_id in sorted(by_case)]
+
+
+def _standing(findings: list[Finding]) -> Standing:
+    newest = max(findings, key=lambda finding: finding.age)
+    about_kernel = [finding for finding in findings if finding.verdict.about_kernel]
+    counts = max(about_kernel, key=lambda finding: finding.age, default=newest)
+    verdicts = {finding.verdict for finding in about_kernel}
+    flaky = Verdict.PASS in verdicts and any(verdict.bad for verdict in verdicts)
+    return Standing(
+        counts, newest if newest is not counts and not newest.verdict.about_kernel else None, flaky
+    )
+
+
+def _reason(verdict: Verdict, stand: Sequence[Standing]) -> str:
+    """The newest reason for the cell's verdict, then the newest trouble that changed nothing."""
+    of_verdict = [standing.counts for standing in stand if standing.counts.verdict is verdict]
+    parts = [max(of_verdict, key=lambda finding: finding.age).reason]
+    trouble = [standing.trouble for standing in stand if standing.trouble]
+    if trouble:
+        last = max(trouble, key=lambda finding: finding.age)
+        parts.append(f"last tried: {last.verdict}, {last.reason}")
+    return "; ".join(part for part in parts if part)
+
+
+def _rungs(key: CellKey, verdict: Verdict, ran: Sequence[Finding]) -> tuple[str, ...]:
+    agrees = [finding.twin_agrees for finding in ran if finding.twin_agrees is not None]
+    passed = verdict is Verdict.PASS
+    compared = [finding for finding in ran if finding.verdict is Verdict.PASS]
+    reached = {
+        "twin": bool(agrees) and all(agrees),
+        RUNG_OF_PASS.get(key.backend, ""): passed,
+        "builds": key.backend in BUILDS_CUBIN and any(_was_built(f) for f in ran) and not _rejected(ran),
+        "exact": passed and key.build == Build.EXACT and all(finding.bit_exact for finding in compared),
+    }
+    return tuple(rung for rung in RUNGS if reached.get(rung))
+
+
+def _was_built(finding: Finding) -> bool:
+    return finding.verdict.about_kernel and finding.verdict is not Verdict.REJECT
+
+
+def _rejected(ran: Sequence[Finding]) -> bool:
+    return any(finding.verdict is Verdict.REJECT for finding in ran)
+
+
+def _largest(figures: Iterable[float | None]) -> float | None:
+    """The largest of the figures that there are; a NaN is larger than any."""
+    there = [math.inf if math.isnan(figure) else figure for figure in figures if figure is not None]
+    return max(there, default=None)
+
+
+def cells(s: Session, **equal: str) -> tuple[Capability, ...]:
+    """Cells whose columns equal the ones given, e.g. op="matvec", device_class="cpu-x86_64"; all without any."""
+    allowed = {*CELL, "device_class", "verdict"}
+    if unknown := sorted(set(equal) - allowed):
+        raise UsageError(f"cells have no column {unknown[0]!r}; there are {', '.join(sorted(allowed))}")
+    where = [capability.c[name] == value for name, value in equal.items()]
+    query = sa.select(capability).where(*where).order_by(*(capability.c[name] for name in CELL))
+    return tuple(_capability(row._mapping) for row in s.execute(query))
+
+
+def cell(s: Session, key: CellKey) -> Capability | None:
+    """One cell; None where nothing ran."""
+    return next(iter(cells(s, **dict(zip(CELL, astuple(key), strict=True)))), None)
+
+
+def standings(s: Session, key: CellKey) -> tuple[Standing, ...]:
+    """Where each case of a cell stands."""
+    return tuple(stand_all(_findings(s, [key])[key]))
+
+
+def fold_cells(s: Session, keys: Iterable[CellKey]) -> None:
+    """Works these cells out again from their evidence and writes them."""
+    wanted = sorted(set(keys))
+    if not wanted:
+        return
+    folded = [found for findings in _findings(s, wanted).values() if (found := fold(findings))]
+    mine = sa.and_(*(capability.c[name] == sa.bindparam(f"key_{name}") for name in CELL))
+    s.execute(
+        sa.delete(capability).where(mine),
+        [{f"key_{name}": value for name, value in zip(CELL, astuple(key), strict=True)} for key in wanted],
+    )
+    if folded:
+        s.execute(sa.insert(capability), [_row(found) for found in folded])
+
+
+def rebuild(s: Session) -> int:
+    """Throws all cells away and folds them again from evidence; returns how many there are."""
+    s.execute(sa.delete(capability))
+    query = sa.select(*(evidence.c[name] for name in CELL)).where(evidence.c.folded).distinct()
+    keys = [CellKey(*row) for row in s.execute(query)]
+    fold_cells(s, keys)
+    return len(keys)
+
+
+def _findings(s: Session, keys: Sequence[CellKey]) -> dict[CellKey, list[Finding]]:
+    """The lines that can matter to a fold: per case and verdict the newest. All others change nothing."""
+    found: dict[CellKey, list[Finding]] = {key: [] for key in keys}
+    names = [name for name in Finding.__dataclass_fields__ if name != "key"]
+    place = sa.func.row_number().over(
+        partition_by=[*(evidence.c[name] for name in CELL), evidence.c.case_id, evidence.c.verdict],
+        order_by=[evidence.c.finished_us.desc(), evidence.c.evidence_id.desc()],
+    )
+    ranked = (
+        sa.select(*(evidence.c[name] for name in (*CELL, *names)), place.label("place"))
+        .where(
+            evidence.c.folded,
+            evidence.c.source_digest.in_({key.source_digest for key in keys}),
+            evidence.c.device.in_({key.device for key in keys}),
+            evidence.c.backend.in_({key.backend for key in keys}),
+        )
+        .subquery()
+    )
+    for row in s.execute(sa.select(ranked).where(ranked.c.place == 1)):
+        key = CellKey(*row[: len(CELL)])
+        if key in found:
+            found[key].append(_finding(key, dict(zip(names, row[len(CELL) :], strict=False))))
+    return found
+
+
+def _finding(key: CellKey, values: dict[str, Any]) -> Finding:
+    return Finding(key=key, **(values | {"verdict": Verdict(values["verdict"])}))
+
+
+def _row(found: Capability) -> dict[str, object]:
+    values = {name: getattr(found, name) for name in Capability.__dataclass_fields__ if name != "key"}
+    joined = {"rungs": ",".join(found.rungs), "flags": ",".join(found.flags)}
+    return dict(zip(CELL, astuple(found.key), strict=True)) | values | joined
+
+
+def _capability(row: Any) -> Capability:
+    values = {name: row[name] for name in Capability.__dataclass_fields__ if name != "key"}
+    lists = {name: tuple(filter(None, values[name].split(","))) for name in ("rungs", "flags")}
+    key = CellKey(*(row[name] for name in CELL))
+    return Capability(key=key, **(values | lists | {"verdict": Verdict(values["verdict"])}))

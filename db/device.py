@@ -1,0 +1,92 @@
+"""Boards as their workers describe them: one row a board, one fingerprint for every state it was seen in.
+
+see(s, device, now_us)            # at a hello, and for every line that names it
+devices(s) -> tuple[DeviceRow, ...]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import sqlalchemy as sa
+
+from db.session import Session, insert_new
+from db.tables import device as device_table
+from db.tables import fingerprint
+from kernels import codec
+from kernels.model import Device
+
+
+@dataclass(frozen=True)
+class DeviceRow:
+    """A board, as it described itself last."""
+
+    device: Device
+    first_seen_us: int
+    last_seen_us: int
+
+
+@lru_cache(maxsize=1024)
+def digest_of(device: Device) -> str:
+    """The fingerprint's digest; a worker's lines all carry the same device."""
+    return device.fingerprint_digest
+
+
+def see(s: Session, device: Device, now_us: int) -> None:
+    """Notes that the board was here and what it was like."""
+    see_all(s, [device], now_us)
+
+
+def see_all(s: Session, devices: Iterable[Device], now_us: int) -> None:
+    """As `see`, for the devices of many lines."""
+    for device in set(devices):
+        _see(s, device, now_us)
+
+
+def devices(s: Session) -> tuple[DeviceRow, ...]:
+    """Every board ever seen, by class and slug."""
+    columns = (fingerprint.c.device_json, device_table.c.first_seen_us, device_table.c.last_seen_us)
+    query = (
+        sa.select(*columns)
+        .join(fingerprint, fingerprint.c.digest == device_table.c.fingerprint_digest)
+        .order_by(device_table.c.device_class, device_table.c.slug)
+    )
+    return tuple(
+        DeviceRow(codec.decode(Device, json.loads(text)), first, last)
+        for text, first, last in s.execute(query)
+    )
+
+
+def newest(s: Session, slug: str) -> Device:
+    """The board of that slug, in the state it was seen in last."""
+    query = (
+        sa.select(fingerprint.c.device_json)
+        .join(device_table, fingerprint.c.digest == device_table.c.fingerprint_digest)
+        .where(device_table.c.slug == slug)
+    )
+    return codec.decode(Device, json.loads(s.execute(query).scalar_one()))
+
+
+def _see(s: Session, device: Device, now_us: int) -> None:
+    digest = digest_of(device)
+    board = {
+        "slug": device.slug,
+        "device_class": device.device_class,
+        "name": device.name,
+        "uuid": device.uuid,
+        "fingerprint_digest": digest,
+        "last_seen_us": now_us,
+    }
+    insert_new(s, device_table, [board | {"first_seen_us": now_us}])
+    mine = device_table.c.slug == device.slug
+    s.execute(sa.update(device_table).where(mine, device_table.c.last_seen_us <= now_us).values(**board))
+    state = {
+        "digest": digest,
+        "device": device.slug,
+        "device_json": codec.canonical(device),
+        "first_seen_us": now_us,
+    }
+    insert_new(s, fingerprint, [state])

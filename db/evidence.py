@@ -1,0 +1,212 @@
+"""The lines that workers sent: append-only, stored whole, with columns for what is filtered and folded.
+
+get(s, evidence_id) · of_case(s, case_id) · of_cell(s, key) · of_job(s, job_id)   # Stored, newest first
+import_lines(s, lines, now_us) -> ImportReport(new, repeated)     # a bundle: trust `imported`, cells folded
+append(s, entries, now_us) -> set of new ids                      # what queue and import are made of
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import sqlalchemy as sa
+
+from db.campaign import case_id, store_cases
+from db.capability import CellKey, fold_cells
+from db.device import digest_of, see_all
+from db.session import Session
+from db.tables import CELL, attempt, cases
+from db.tables import evidence as table
+from kernels import codec
+from kernels.errors import FarmError
+from kernels.model import Evidence
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line on its way into the table."""
+
+    line: Evidence
+    attempt_id: str | None  # None where no attempt of this database is known for it
+    folded: bool  # whether it counts for its cell
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A line as it is kept."""
+
+    line: Evidence
+    attempt_id: str | None
+    folded: bool
+    copies: int  # how often it arrived
+    stored_us: int
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What a bundle brought."""
+
+    new: int
+    repeated: int  # lines that were here already
+
+
+def key_of(line: Evidence) -> CellKey:
+    """The cell that a line belongs to."""
+    case = line.case
+    return CellKey(
+        device=line.device.slug,
+        backend=line.backend,
+        op=case.op,
+        kernel=case.kernel,
+        kind=case.kind,
+        build=case.build.value,
+        source_digest=line.source_digest,
+    )
+
+
+def append(s: Session, entries: Sequence[Entry], now_us: int) -> set[str]:
+    """Stores lines with their cases and devices and folds their cells; returns the ids that were new.
+
+    A line that is here already is counted and changes nothing else.
+    """
+    arrived = Counter(entry.line.evidence_id for entry in entries)
+    there = known(s, arrived)
+    fresh = {e.line.evidence_id: e for e in reversed(entries) if e.line.evidence_id not in there}
+    new = list(reversed(fresh.values()))
+    again = arrived - Counter(fresh.keys())
+    if new:
+        _store_cases(s, [entry.line for entry in new])
+        see_all(s, (entry.line.device for entry in new), now_us)
+        s.execute(sa.insert(table), [_row(entry, now_us) for entry in new])
+        fold_cells(s, (key_of(entry.line) for entry in new if entry.folded))
+    if again:
+        more = sa.update(table).where(table.c.evidence_id == sa.bindparam("id"))
+        more = more.values(copies=table.c.copies + sa.bindparam("more"))
+        s.execute(more, [{"id": evidence_id, "more": count} for evidence_id, count in again.items()])
+    return set(fresh)
+
+
+def known(s: Session, evidence_ids: Iterable[str]) -> set[str]:
+    """Those of the ids that are stored."""
+    return set(
+        s.execute(sa.select(table.c.evidence_id).where(table.c.evidence_id.in_(list(evidence_ids)))).scalars()
+    )
+
+
+def import_lines(s: Session, lines: Iterable[Evidence], now_us: int) -> ImportReport:
+    """Takes a bundle's lines in, as imported whatever they say of themselves; all of them or none."""
+    arriving = list(lines)
+    for line in arriving:
+        _demand_own_case(line)
+    ours = _attempts_here(s, arriving)
+    entries = [
+        Entry(
+            replace(line, origin="bundle", trust="imported"),
+            line.attempt_id if line.attempt_id in ours else None,
+            folded=True,
+        )
+        for line in arriving
+    ]
+    new = len(append(s, entries, now_us))
+    return ImportReport(new, len(entries) - new)
+
+
+def get(s: Session, evidence_id: str) -> Stored | None:
+    """One line; None where it isn't here."""
+    return next(iter(_stored(s, table.c.evidence_id == evidence_id)), None)
+
+
+def of_case(s: Session, wanted: str) -> tuple[Stored, ...]:
+    """Every line about a case id, newest first."""
+    return _stored(s, table.c.case_id == wanted)
+
+
+def of_cell(s: Session, key: CellKey, limit: int | None = None) -> tuple[Stored, ...]:
+    """Every line of a cell, newest first; with a limit, no more than that."""
+    return _stored(s, sa.and_(*(table.c[name] == getattr(key, name) for name in CELL)), limit)
+
+
+def of_job(s: Session, job_id: int) -> tuple[Stored, ...]:
+    """Every line of a job's attempts, late and lost ones too, newest first."""
+    mine = sa.select(attempt.c.attempt_id).where(attempt.c.job_id == job_id)
+    return _stored(s, table.c.attempt_id.in_(mine))
+
+
+def _stored(s: Session, where: sa.ColumnElement[bool], limit: int | None = None) -> tuple[Stored, ...]:
+    query = (
+        sa.select(table.c.line_json, table.c.attempt_id, table.c.folded, table.c.copies, table.c.stored_us)
+        .where(where)
+        .order_by(table.c.finished_us.desc(), table.c.evidence_id.desc())
+        .limit(limit)
+    )
+    return tuple(Stored(codec.decode(Evidence, json.loads(text)), *rest) for text, *rest in s.execute(query))
+
+
+def _demand_own_case(line: Evidence) -> None:
+    """A line whose case id isn't its case's would be filed under another case."""
+    if line.case_id != case_id(line.case):
+        got, want = line.case_id[:12], case_id(line.case)[:12]
+        raise FarmError(
+            f"evidence {line.evidence_id} says case {got}, but its case is {want}; the line was changed"
+        )
+
+
+def _attempts_here(s: Session, lines: Sequence[Evidence]) -> set[str]:
+    ids = [line.attempt_id for line in lines if line.attempt_id]
+    return set(s.execute(sa.select(attempt.c.attempt_id).where(attempt.c.attempt_id.in_(ids))).scalars())
+
+
+def _store_cases(s: Session, lines: Sequence[Evidence]) -> None:
+    """Stores the cases that aren't here; those of a campaign all are."""
+    ids = {line.case_id for line in lines}
+    there = set(s.execute(sa.select(cases.c.case_id).where(cases.c.case_id.in_(ids))).scalars())
+    store_cases(s, [line.case for line in lines if line.case_id not in there])
+
+
+def _row(entry: Entry, now_us: int) -> dict[str, object]:
+    line = entry.line
+    key = key_of(line)
+    return {
+        **{name: getattr(key, name) for name in CELL},
+        **_figures(line),
+        "evidence_id": line.evidence_id,
+        "case_id": line.case_id,
+        "attempt_id": entry.attempt_id,
+        "device_class": line.device.device_class,
+        "fingerprint_digest": digest_of(line.device),
+        "inputs_digest": line.inputs_digest,
+        "output_digest": line.output_digest,
+        "verdict": line.verdict.value,
+        "reason": line.reason,
+        "rule": line.rule.value,
+        "rule_verdict": line.rule_verdict.value if line.rule_verdict else None,
+        "repeats": line.repeats,
+        "started_us": line.started_us,
+        "finished_us": line.finished_us,
+        "stored_us": now_us,
+        "origin": line.origin,
+        "trust": line.trust,
+        "folded": entry.folded,
+        "copies": 1,
+        "line_json": codec.canonical(line),
+    }
+
+
+def _figures(line: Evidence) -> dict[str, object]:
+    """The columns of a comparison; null where nothing was compared."""
+    names = ("judge", "nan_positions_equal", "bit_exact", "twin_agrees")
+    ratios = ("bound_ratio", "relative_ratio", "nmse")
+    found = line.comparison
+    if found is None:
+        return dict.fromkeys((*names, *ratios)) | {"positions": 0, "bad": 0}
+    figures = {name: getattr(found, name) for name in (*names, "positions", "bad")}
+    return figures | {name: _orderable(getattr(found, name)) for name in ratios}
+
+
+def _orderable(ratio: float) -> float:
+    """SQLite keeps a NaN as null; an error that isn't a number is larger than every one that is."""
+    return math.inf if math.isnan(ratio) else ratio

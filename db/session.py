@@ -1,0 +1,230 @@
+"""Opens a database at the schema this code knows, and hands out transactions for reading and for writing.
+
+    database = open_database(url)        # makes or upgrades it
+    database = open_existing(url)        # for commands that only read: never makes a file
+    with database.writing() as s: ...    # BEGIN IMMEDIATE, commit at exit, rollback on an error
+    with database.reading() as s: ...    # one consistent snapshot
+
+Every function of this room takes the session `s` first; a session belongs to one thread and one `with`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
+
+from kernels.errors import FarmError, UsageError
+
+Session = sa.Connection
+
+DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
+BUSY_TIMEOUT_MS = 5_000  # one wait inside SQLite; it may come back early, so writing() asks again
+GIVE_UP_S = 120.0
+SQLITE_BUSY, SQLITE_LOCKED = 5, 6
+LOCK_KEY = 0x6B66  # any constant: PostgreSQL's advisory lock around an upgrade
+
+
+@dataclass(frozen=True)
+class Database:
+    """An open database; cheap to keep, safe to share between threads."""
+
+    engine: sa.Engine
+    label: str  # the address without its password, for messages
+    give_up_s: float = GIVE_UP_S
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session that sees one state of the database and changes nothing."""
+        with self._explained(), self.engine.connect() as s:
+            yield s
+            s.rollback()
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """A session that holds the write lock; waits for other writers, commits at exit."""
+        with self._explained(), self.engine.connect() as connection:
+            s = connection.execution_options(farm_writes=True)
+            self._begin(s)
+            yield s
+            s.commit()
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _begin(self, s: Session, clock: Callable[[], float] = time.monotonic) -> None:
+        """Asks for the lock until it is given or `give_up_s` is over; each ask waits inside SQLite."""
+        until = clock() + self.give_up_s
+        while True:
+            try:
+                s.begin()
+                return
+            except OperationalError as error:
+                s.rollback()
+                if not _is_busy(error) or clock() >= until:
+                    raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turns complaints of the file or the server into one line; our own mistakes stay as they are."""
+        try:
+            yield
+        except (DatabaseError, DBAPIError) as error:
+            if type(error) not in (OperationalError, DatabaseError, DBAPIError):
+                raise
+            raise FarmError(self._line(error)) from error
+
+    def _line(self, error: DBAPIError) -> str:
+        if _is_busy(error):
+            return f"{self.label} is locked: others have been writing for {self.give_up_s:g} s; try again"
+        return f"{self.label}: {_first_line(error)}"
+
+
+def open_database(url: str) -> Database:
+    """The database at `url`, made if it isn't there and upgraded if it is older than this code.
+
+    FarmError in one line where it is newer, no farm's, locked, damaged or out of reach.
+    """
+    address = _parse(url)
+    if address.drivername == "sqlite":
+        _make_folder(Path(str(address.database)).parent)
+    return _opened(address)
+
+
+def open_existing(url: str) -> Database:
+    """As open_database, for commands that only read: FarmError where there is no database yet."""
+    address = _parse(url)
+    if address.drivername == "sqlite" and not Path(str(address.database)).exists():
+        raise FarmError(f"no database at {address.database}; farm submit makes one")
+    return _opened(address)
+
+
+def insert_new(s: Session, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Inserts rows and keeps the ones that are there already, by primary key or unique constraint."""
+    if rows:
+        dialect = importlib.import_module(f"sqlalchemy.dialects.{s.dialect.name}")
+        s.execute(dialect.insert(table).on_conflict_do_nothing(), list(rows))
+
+
+def _opened(address: sa.URL) -> Database:
+    database = Database(_engine(address), address.render_as_string(hide_password=True))
+    try:
+        _bring_to_head(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _parse(url: str) -> sa.URL:
+    try:
+        address = sa.make_url(url)
+    except ArgumentError:
+        raise UsageError(
+            "that is no database URL; write sqlite:///FOLDER/farm.db or postgresql://USER@HOST/NAME"
+        ) from None
+    family = address.get_backend_name()
+    if family not in DRIVERS:
+        raise UsageError(f"no database of type {family!r} is supported; there are {', '.join(DRIVERS)}")
+    if family == "sqlite" and address.database in (None, "", ":memory:"):
+        raise UsageError("the farm's processes share a file; write sqlite:///FOLDER/farm.db")
+    return address.set(drivername=DRIVERS[family])
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FarmError(f"can't make the folder {folder}: {error.strerror}") from None
+
+
+def _engine(address: sa.URL) -> sa.Engine:
+    try:
+        if address.drivername != "sqlite":
+            return sa.create_engine(address, pool_pre_ping=True, isolation_level="REPEATABLE READ")
+        engine = sa.create_engine(address, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+    except ImportError as error:
+        raise FarmError(
+            f"no driver for {address.get_backend_name()}: {error}; install kernel-farm[postgres]"
+        ) from None
+    sa.event.listen(engine, "connect", _set_up_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _set_up_sqlite(connection: Any, _record: Any) -> None:
+    """Durable against power loss, readers beside one writer, and no transaction that we didn't begin."""
+    connection.isolation_level = None
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get("farm_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _is_busy(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in (SQLITE_BUSY, SQLITE_LOCKED)
+
+
+def _first_line(error: DBAPIError) -> str:
+    return (str(error.orig).strip() or type(error.orig).__name__).splitlines()[0]
+
+
+def known_revisions() -> list[str]:
+    """Revisions this code can bring a database to, oldest first: the files' number is the revision."""
+    names = (entry.name for entry in (files("db") / "migrations" / "versions").iterdir())
+    return sorted(name.partition("_")[0] for name in names if name.endswith(".py"))
+
+
+def _bring_to_head(database: Database) -> None:
+    head = known_revisions()[-1]
+    with database.reading() as s:
+        found = _revision(s, database.label)
+    if found == head:
+        return
+    with database.writing() as s:
+        if s.dialect.name == "postgresql":
+            s.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
+        # Another process may have been faster; the lock is ours now, so this answer stays true.
+        if _revision(s, database.label) != head:
+            _upgrade(s)
+
+
+def _revision(s: Session, label: str) -> str | None:
+    """The schema's revision, None for an empty database; FarmError where this code must not touch it."""
+    tables = set(sa.inspect(s).get_table_names())
+    if not tables:
+        return None
+    if not {"alembic_version", "campaign"} <= tables:
+        raise FarmError(
+            f"{label} is no farm's database: its tables are {', '.join(sorted(tables)[:4])}; name another"
+        )
+    found = str(s.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one())
+    known = known_revisions()
+    if found not in known:
+        raise FarmError(
+            f"{label} has schema {found}, this farm knows {known[0]} to {known[-1]}; update the farm"
+        )
+    return found
+
+
+def _upgrade(s: Session) -> None:
+    """Runs the migrations inside the session's transaction."""
+    # Alembic takes a tenth of a second to import, and is wanted only when there is something to upgrade.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": s})
+    config.set_main_option("path_separator", "os")
+    config.set_main_option("script_location", str(files("db") / "migrations").replace("%", "%%"))
+    command.upgrade(config, "head")

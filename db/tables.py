@@ -1,0 +1,251 @@
+"""Every table of the farm: what was asked for, what was tried, what came back and what follows from it."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+SHA256 = String(64)
+UUID = String(36)
+# SQLite counts up by itself in a column of type INTEGER only.
+RowId = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _one_of(column: str, *values: str) -> CheckConstraint:
+    return CheckConstraint(f"{column} IN ({', '.join(repr(value) for value in values)})", name=column)
+
+
+epoch = Table(
+    "epoch",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1: one row
+    Column("epoch", BigInteger, nullable=False),
+    Column("raised_us", BigInteger, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+cases = Table(
+    "cases",
+    metadata,
+    Column("case_id", SHA256, primary_key=True),
+    Column("inputs_key", SHA256, nullable=False),  # equal for cases that read the same bytes
+    Column("case_json", Text, nullable=False),  # canonical
+)
+
+fixture = Table(
+    "fixture",
+    metadata,
+    Column("inputs_key", SHA256, primary_key=True),
+    Column("inputs_digest", SHA256, nullable=False),
+)
+
+blob = Table(
+    "blob",
+    metadata,
+    Column("sha256", SHA256, primary_key=True),
+    Column("content", LargeBinary, nullable=False),  # UTF-8 where it is a text
+)
+
+source = Table(
+    "source",
+    metadata,
+    Column("source_digest", SHA256, primary_key=True),
+    Column("part", Integer, primary_key=True, autoincrement=False),  # order in which a case launches them
+    Column("kernel", String(128), nullable=False),  # op/name
+    Column("kind", String(64), nullable=False),  # empty for none
+    Column("sha256", SHA256, ForeignKey("blob.sha256"), nullable=False),
+)
+
+campaign = Table(
+    "campaign",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    Column("selection", Text, nullable=False),  # JSON, as submitted
+    Column("rule", String(16), nullable=False),
+    Column("priority", Integer, nullable=False),  # higher runs first
+    Column("created_us", BigInteger, nullable=False),
+    Column("closed_us", BigInteger),  # null while open
+)
+
+planned = Table(
+    "planned",
+    metadata,
+    Column("campaign_id", RowId, ForeignKey("campaign.id"), primary_key=True, autoincrement=False),
+    Column("case_id", SHA256, ForeignKey("cases.case_id"), primary_key=True),
+    Column("position", Integer, nullable=False),  # order in the campaign; equal inputs are neighbours
+    Column("repeats", Integer, nullable=False),
+    Column("source_digest", SHA256, nullable=False),
+    Column("inputs_digest", String(64), nullable=False),  # empty where nobody has made them yet
+)
+
+device = Table(
+    "device",
+    metadata,
+    Column("slug", String(128), primary_key=True),
+    Column("device_class", String(128), nullable=False, index=True),
+    Column("name", Text, nullable=False),
+    Column("uuid", String(128), nullable=False),
+    Column("fingerprint_digest", SHA256, nullable=False),  # the newest
+    Column("first_seen_us", BigInteger, nullable=False),
+    Column("last_seen_us", BigInteger, nullable=False),
+)
+
+fingerprint = Table(
+    "fingerprint",
+    metadata,
+    Column("digest", SHA256, primary_key=True),
+    Column("device", String(128), ForeignKey("device.slug"), nullable=False, index=True),
+    Column("device_json", Text, nullable=False),  # canonical
+    Column("first_seen_us", BigInteger, nullable=False),
+)
+
+job = Table(
+    "job",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    Column("campaign_id", RowId, nullable=False),
+    Column("case_id", SHA256, nullable=False),
+    Column("backend", String(32), nullable=False),
+    Column("device_class", String(128), nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("losses", Integer, nullable=False),  # started attempts whose worker vanished
+    Column("verdict", String(8)),
+    Column("evidence_id", UUID),  # of the line that decided
+    Column("done_us", BigInteger),
+    ForeignKeyConstraint(["campaign_id", "case_id"], ["planned.campaign_id", "planned.case_id"]),
+    UniqueConstraint("campaign_id", "case_id", "backend", "device_class"),
+    _one_of("state", "waiting", "leased", "done"),
+    CheckConstraint("(state = 'done') = (verdict IS NOT NULL)", name="verdict_when_done"),
+)
+Index("ix_job_open", job.c.campaign_id, job.c.state, job.c.verdict)
+Index(
+    "ix_job_waiting",
+    job.c.campaign_id,
+    job.c.device_class,
+    job.c.id,
+    sqlite_where=text("state = 'waiting'"),
+    postgresql_where=text("state = 'waiting'"),
+)
+
+attempt = Table(
+    "attempt",
+    metadata,
+    Column("attempt_id", UUID, primary_key=True),
+    Column("job_id", RowId, ForeignKey("job.id"), nullable=False, index=True),
+    Column("worker_id", String(64), nullable=False),
+    Column("device", String(128), ForeignKey("device.slug"), nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("leased_us", BigInteger, nullable=False),
+    Column("started_us", BigInteger),
+    Column("ended_us", BigInteger),
+    _one_of("state", "leased", "started", "done", "returned", "MISS"),
+)
+LIVE = "state IN ('leased', 'started')"
+# Two live attempts at one job can't be stored, whoever asks.
+Index(
+    "ix_attempt_live",
+    attempt.c.job_id,
+    unique=True,
+    sqlite_where=text(LIVE),
+    postgresql_where=text(LIVE),
+)
+
+# What a cell is; the same columns, in this order, in evidence and capability.
+CELL = ("device", "backend", "op", "kernel", "kind", "build", "source_digest")
+
+
+def _cell_columns(primary_key: bool) -> list[Column[str]]:
+    sizes = {"kind": 128, "device": 128, "kernel": 64, "source_digest": 64}
+    return [
+        Column(name, String(sizes.get(name, 32)), nullable=False, primary_key=primary_key) for name in CELL
+    ]
+
+
+evidence = Table(
+    "evidence",
+    metadata,
+    Column("evidence_id", UUID, primary_key=True),
+    Column("case_id", SHA256, ForeignKey("cases.case_id"), nullable=False, index=True),
+    Column("attempt_id", UUID, ForeignKey("attempt.attempt_id"), index=True),  # null where none is known here
+    *_cell_columns(primary_key=False),
+    Column("device_class", String(128), nullable=False),
+    Column("fingerprint_digest", SHA256, ForeignKey("fingerprint.digest"), nullable=False),
+    Column("inputs_digest", String(64), nullable=False),
+    Column("output_digest", String(64), nullable=False),
+    Column("verdict", String(8), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("rule", String(16), nullable=False),
+    Column("rule_verdict", String(8)),  # by a rule other than bound; never folded
+    Column("judge", String(16)),  # null, as all figures, where nothing was compared
+    Column("bound_ratio", Float(53)),
+    Column("relative_ratio", Float(53)),
+    Column("nmse", Float(53)),
+    Column("nan_positions_equal", Boolean),
+    Column("bit_exact", Boolean),
+    Column("twin_agrees", Boolean),
+    Column("positions", BigInteger, nullable=False),
+    Column("bad", BigInteger, nullable=False),
+    Column("repeats", Integer, nullable=False),
+    Column("started_us", BigInteger, nullable=False),
+    Column("finished_us", BigInteger, nullable=False),
+    Column("stored_us", BigInteger, nullable=False),
+    Column("origin", String(16), nullable=False),
+    Column("trust", String(16), nullable=False),
+    Column("folded", Boolean, nullable=False),  # false for late lines and for attempts that were tried again
+    Column("copies", Integer, nullable=False),  # how often this line arrived
+    Column("line_json", Text, nullable=False),  # the whole line, canonical
+    ForeignKeyConstraint(["device"], ["device.slug"]),
+)
+Index(
+    "ix_evidence_cell",
+    *(evidence.c[name] for name in ("source_digest", "device", "backend", "case_id", "verdict")),
+    evidence.c.finished_us,
+    evidence.c.evidence_id,
+)
+
+capability = Table(
+    "capability",
+    metadata,
+    *_cell_columns(primary_key=True),
+    Column("device_class", String(128), nullable=False),
+    Column("verdict", String(8), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("rungs", String(64), nullable=False),  # joined by commas
+    Column("flags", String(64), nullable=False),  # joined by commas; stale is computed when reading
+    Column("cases", Integer, nullable=False),
+    Column("skipped", Integer, nullable=False),
+    Column("positions", BigInteger, nullable=False),
+    Column("bound_ratio", Float(53)),
+    Column("relative_ratio", Float(53)),
+    Column("nmse", Float(53)),
+    Column("bit_exact", Boolean),
+    Column("last_run_us", BigInteger, nullable=False),
+)
