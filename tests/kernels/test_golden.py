@@ -1,0 +1,124 @@
+"""Every kind's decode against what ggml itself decodes, and wrong decodes that this must notice."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from kernels import registry
+from kernels.kind import Kind
+
+DATA = Path(__file__).parents[1] / "data"
+KINDS = list(registry.kinds().values())
+NAMES = [kind.name for kind in KINDS]
+SETS = ("", "edge_", "finite_", "adversarial_")
+
+Load = Callable[[str], dict[str, np.ndarray]]
+Differing = Callable[[np.ndarray, np.ndarray], int]
+
+
+def positions_and_differing(
+    kind: Kind, arrays: dict[str, np.ndarray], differing: Differing
+) -> tuple[int, int]:
+    """Weights compared over every set of blocks a kind has, and how many of them are wrong."""
+    wanted = {name: arrays[f"{name}dequant"] for name in SETS}
+    bad = sum(differing(kind.weights(arrays[f"{name}blocks"]), want) for name, want in wanted.items())
+    return sum(want.size for want in wanted.values()), bad
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=NAMES)
+def test_decode_equals_ggml_bit_for_bit(kind: Kind, golden: Load, differing: Differing) -> None:
+    arrays = golden(kind.name)
+    rows = 16 * 1024 + 10 * 1024  # blocks and edge_blocks; finite and adversarial have 64 blocks each
+    assert positions_and_differing(kind, arrays, differing) == (rows + 2 * 64 * kind.elements, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=NAMES)
+def test_adversarial_blocks_hold_every_class(kind: Kind, golden: Load) -> None:
+    want = golden(kind.name)["adversarial_dequant"]
+    assert np.isfinite(want).any()
+    assert np.isinf(want).any()
+    assert np.isnan(want).any() == (kind.name != "MXFP4")  # ggml's E8M0 has no NaN
+
+
+def test_mxfp4_decodes_every_scale_byte_with_every_code(golden: Load, differing: Differing) -> None:
+    arrays = golden("MXFP4")
+    blocks, want = arrays["scale_sweep_blocks"], arrays["scale_sweep_dequant"]
+    assert sorted(blocks[:, 0]) == list(range(256))
+    assert want.shape == (256, 32)
+    assert differing(registry.kind("MXFP4").weights(blocks), want) == 0
+
+
+def test_mxfp4_minus_zero_is_plus_zero_as_in_ggml() -> None:
+    block = np.full((1, 17), 0x88, np.uint8)  # sixteen bytes of code 8 twice
+    assert not np.signbit(registry.kind("MXFP4").weights(block)).any()
+
+
+# Per kind one mistake in its decode, and how many of the compared positions it spoils.
+WRONG = {
+    "Q4_0": ("q -= np.int8(8)", "q = q.reshape(-1, 2, 16)[:, ::-1].reshape(-1, 32) - np.int8(8)"),
+    "Q5_0": ("fifth <<= 4", "fifth[:, 16:] = fifth[:, 12:28].copy() << 4"),  # qh shifted by 12, not by 16
+    "Q8_0": ('"i1", 32', '"u1", 32'),  # read unsigned
+    "Q2_K": ("scales & 0xF", "scales >> 4"),
+    "Q3_K": ("third &= 1", "third = ~third & 1"),  # hmask's meaning inverted
+    "Q4_K": ("w -= low[:, :, None]", "pass"),  # min dropped
+    "Q5_K": (">> BITS", ">> BITS[::-1]"),
+    "Q6_K": ('"scales", "i1"', '"scales", "u1"'),  # scales read unsigned
+    "IQ4_NL": ("-127, -104", "-104, -127"),
+    "IQ4_XS": ("np.arange(0, 16, 2", "np.arange(0, 8, 1"),  # scales_h shifted by one bit a group
+    "MXFP4": ("6, 8, 12, 0", "6, 8, 16, 0"),
+}
+
+
+def broken(kind: Kind, right: str, wrong: str) -> Kind:
+    """The kind made again from its module with one piece of text changed."""
+    text = inspect.getsource(importlib.import_module(kind.decode.__module__))
+    assert right in text
+    module: dict[str, Kind] = {}
+    exec(compile(text.replace(right, wrong, 1), kind.name, "exec"), module)
+    return module["KIND"]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=NAMES)
+def test_wrong_decode_is_noticed(kind: Kind, golden: Load, differing: Differing) -> None:
+    positions, bad = positions_and_differing(broken(kind, *WRONG[kind.name]), golden(kind.name), differing)
+    assert positions == 26 * 1024 + 128 * kind.elements
+    assert positions / 20 < bad <= positions
+
+
+MANIFEST = json.loads((DATA / "tiny-mixed.manifest.json").read_text(encoding="utf8"))
+TENSORS = [tensor for tensor in MANIFEST["tensors"] if tensor["type"] in NAMES]
+
+
+def test_tiny_mixed_is_the_file_of_its_manifest() -> None:
+    content = (DATA / "tiny-mixed.gguf").read_bytes()
+    assert (len(content), hashlib.sha256(content).hexdigest()) == (MANIFEST["size"], MANIFEST["sha256"])
+    assert len(TENSORS) == 29
+    assert {tensor["type"] for tensor in TENSORS} == set(NAMES)
+
+
+@pytest.fixture(scope="module")
+def tiny_mixed() -> dict[str, np.ndarray]:
+    """Tensor name -> (rows, packed row bytes) uint8."""
+    reader = gguf.GGUFReader(DATA / "tiny-mixed.gguf")
+    return {tensor.name: np.array(tensor.data) for tensor in reader.tensors}
+
+
+@pytest.mark.parametrize("tensor", TENSORS, ids=[f"{t['name']}-{t['type']}" for t in TENSORS])
+def test_tiny_mixed_tensor_decodes_as_ggml_says(
+    tensor: dict[str, Any], tiny_mixed: dict[str, np.ndarray]
+) -> None:
+    rows = tiny_mixed[tensor["name"]]
+    assert hashlib.sha256(rows.tobytes()).hexdigest() == tensor["sha256"]
+    w = registry.kind(tensor["type"]).weights(rows)
+    assert w.shape == tuple(reversed(tensor["ne"]))
+    assert hashlib.sha256(w.astype("<f4").tobytes()).hexdigest() == tensor["dequant_sha256"]
