@@ -61,7 +61,7 @@ def _sums(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
     return sums.reshape(*x.shape[:-1], len(matrix))
 
 
-class _Cache:
+class Cache:
     """Decoded matrices by kind and content, oldest out first when their bytes pass the limit."""
 
     def __init__(self, limit_bytes: int) -> None:
@@ -84,7 +84,7 @@ class _Cache:
             return decoded
 
 
-_CACHE = _Cache(CACHE_BYTES)
+_CACHE = Cache(CACHE_BYTES)
 
 
 def _decode(kind: Kind, rows: np.ndarray) -> np.ndarray:
