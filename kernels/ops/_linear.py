@@ -1,29 +1,87 @@
-"""What every op over quantized matrices shares: validation in the documented order, and operand buffers."""
+"""What the ops over quantized matrices share: validation in the documented order, buffers, sums in order."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
 
 from kernels.kind import Kind
-from kernels.model import Buffer, Layout, Role
+from kernels.model import Buffer, Case, Layout, Role
 
 K_TILE = 32  # columns that mul_mm takes at a time; every linear op asks for whole tiles
 INT32_MAX = 2**31 - 1
+STRUCTURED = ("ordinary", "tiny", "onehot", "sparse", "constant", "cancelling", "specials")
+WEIGHTS_AT_ONCE = 2**20  # decoded weights that a twin holds: 4 MiB of float32, so that the sums stay in cache
+NARROW = 64  # lanes below which one call of accumulate beats a Python loop over the terms
 
 
-def refuses_linear(kind: Kind, rows: int, cols: int, layout: Layout) -> str:
+@dataclass(frozen=True)
+class Sizes:
+    """What arrays given by a user hold."""
+
+    row_bytes: int  # of one weight row, without padding
+    weights: int  # bytes of the weight buffer
+    x: int  # float32 elements of the activation buffer
+
+
+def refuses_linear(kind: Kind, rows: int, cols: int, layout: Layout, batch: int = 1) -> str:
     """The first rule that rows x cols of `kind` breaks, saying got and want; empty if none."""
-    if rows <= 0 or cols <= 0:
-        return f"empty shape {rows}x{cols}; rows and cols must be at least 1"
+    return refuses_shape(kind, rows, cols, batch) or refuses_layout(layout)
+
+
+def refuses_shape(kind: Kind, rows: int, cols: int, batch: int = 1) -> str:
+    """Empty shapes, columns that are no whole tiles or blocks, and sizes past int32, in this order."""
+    if rows <= 0 or cols <= 0 or batch <= 0:
+        return f"empty: got rows {rows}, cols {cols}, batch {batch}; want each at least 1"
     if cols % K_TILE:
-        return f"cols {cols} is not a multiple of the K-tile {K_TILE}"
+        return f"cols {cols} is not a multiple of the K-tile {K_TILE}; pad to {_up(cols, K_TILE)}"
     if cols % kind.elements:
-        return f"cols {cols} is not a whole number of {kind.name}'s {kind.elements}-weight blocks"
+        blocks = f"{kind.name}'s {kind.elements}-weight blocks"
+        return f"cols {cols} is not a whole number of {blocks}; pad to {_up(cols, kind.elements)}"
+    largest = max(rows, cols, batch)
+    if largest > INT32_MAX:
+        return f"size {largest} is past int32's {INT32_MAX}, the type of the kernel's arguments"
+    return ""
+
+
+def refuses_layout(layout: Layout) -> str:
+    """Float32 activations that don't lie on four bytes, and sizes below nothing."""
+    if min(layout.row_padding, layout.weights_offset, layout.x_offset, layout.x_slack) < 0:
+        return f"layout {layout} has a negative size; want 0 or more"
     if layout.x_offset % 4:
         return f"x offset {layout.x_offset} is not a multiple of float32's 4 bytes"
-    if rows > INT32_MAX or cols > INT32_MAX:
-        return f"shape {rows}x{cols} is past int32's {INT32_MAX}"
     return ""
+
+
+def refuses_buffers(kind: Kind, rows: int, cols: int, batch: int, sizes: Sizes) -> str:
+    """Whether given arrays hold what the shape needs, after the shape itself; larger buffers are fine."""
+    if reason := refuses_shape(kind, rows, cols, batch):
+        return reason
+    row_bytes = kind.row_bytes(cols)
+    if sizes.row_bytes != row_bytes:
+        return f"row_bytes: got {sizes.row_bytes}, want {row_bytes} for {cols} columns of {kind.name}"
+    if sizes.weights < rows * row_bytes:
+        return f"weight buffer too small: got {sizes.weights} bytes, want {rows * row_bytes} for {rows} rows"
+    if sizes.x < batch * cols:
+        return f"activation buffer too small: got {sizes.x} float32, want {batch * cols}"
+    return ""
+
+
+def refuses_lanes(kind: Kind, cols: int, layout: Layout) -> str:
+    """Rows that don't start where the widest load of the kind's lanes may read."""
+    pitch = kind.row_bytes(cols) + layout.row_padding
+    for name, value in (("weights offset", layout.weights_offset), ("row pitch", pitch)):
+        if value % kind.lane_align:
+            wanted = f"a multiple of {kind.lane_align}, which {kind.name}'s lanes load at once"
+            return f"{name}: got {value} bytes, want {wanted}"
+    return ""
+
+
+def _up(amount: int, size: int) -> int:
+    return -(-amount // size) * size
 
 
 def weights_buffer(name: str, kind: Kind, rows: int, cols: int, layout: Layout) -> Buffer:
@@ -39,3 +97,36 @@ def x_buffer(name: str, shape: tuple[int, ...], layout: Layout) -> Buffer:
     strides = tuple(4 * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
     nbytes = layout.x_offset + 4 * (math.prod(shape) + layout.x_slack)
     return Buffer(name, "f4", shape, strides, layout.x_offset, nbytes, Role.IN)
+
+
+def in_order(terms: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """start + terms[0] + terms[1] + … in float32, one after the other: (terms, …) onto (…)."""
+    if start.size < NARROW:  # accumulate is sequential by definition, unlike sum
+        total: np.ndarray = np.add.accumulate(np.concatenate([start[None], terms]), axis=0)[-1]
+        return total
+    total = start.copy()
+    for term in np.ascontiguousarray(terms):
+        total += term
+    return total
+
+
+def halved(sums: np.ndarray) -> np.ndarray:
+    """The tree over the last axis, the upper half onto the lower until one is left: (…, 2^n) to (…,)."""
+    while (half := sums.shape[-1] // 2) > 0:
+        sums = sums[..., :half] + sums[..., half:]
+    total: np.ndarray = sums[..., 0]
+    return total
+
+
+def by_rows(rows: np.ndarray, cols: int, twin: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """`twin` over as many weight rows at a time as WEIGHTS_AT_ONCE allows, joined on the last axis."""
+    step = max(1, WEIGHTS_AT_ONCE // cols)
+    return np.concatenate([twin(rows[first : first + step]) for first in range(0, len(rows), step)], axis=-1)
+
+
+def refuses_dtypes(case: Case) -> str:
+    """Every kernel of this catalog reads and writes float32."""
+    for name, dtype in (("x", case.x_dtype), ("out", case.out_dtype)):
+        if dtype != "f32":
+            return f"{name} dtype: got {dtype}, want f32"
+    return ""

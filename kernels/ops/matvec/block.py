@@ -1,13 +1,17 @@
 """matvec/block: one thread block per row, a thread per super-block, a tree reduction in shared memory."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from kernels.kind import Kind
 from kernels.model import Case, Launch, Plan
 from kernels.op import LaunchKernel, Step, ceil_div, flat
-from kernels.ops.matvec import matvec_args, matvec_plan
+from kernels.ops._linear import by_rows, halved, in_order
+from kernels.ops.matvec._launch import matvec_args, matvec_plan
 
 THREADS = 256
+TREE = THREADS.bit_length() - 1  # additions on the way up the tree
 
 
 class Block(LaunchKernel):
@@ -30,25 +34,25 @@ class Block(LaunchKernel):
     def chain(self, step: Step) -> int:
         assert step.kind is not None
         blocks = step.arrays["x"].shape[-1] // step.kind.elements
-        return step.kind.elements * ceil_div(blocks, THREADS) + 8
+        return step.kind.elements * ceil_div(blocks, THREADS) + TREE
 
     def twin(self, step: Step) -> np.ndarray:
         """(rows,) float32: per-thread sums in element order, then halving tree 128, 64, … 1."""
-        assert step.kind is not None
-        w = step.kind.weights(step.arrays["weights"])  # (rows, cols)
-        products = w * step.arrays["x"][None, :]
-        size = step.kind.elements
-        blocks = products.reshape(len(w), -1, size)
-        sums = np.zeros((len(w), THREADS), np.float32)
-        for first in range(0, blocks.shape[1], THREADS):
-            part = blocks[:, first : first + THREADS]
-            for i in range(size):
-                sums[:, : part.shape[1]] += part[:, :, i]
-        half = THREADS // 2
-        while half:
-            sums[:, :half] += sums[:, half : 2 * half]
-            half //= 2
-        return sums[:, 0].copy()
+        kind, x = step.kind, step.arrays["x"]
+        assert kind is not None
+        with np.errstate(all="ignore"):  # NaN and Inf are fed on purpose
+            return by_rows(step.arrays["weights"], len(x), lambda rows: _sums(kind, rows, x))
+
+
+def _sums(kind: Kind, rows: np.ndarray, x: np.ndarray) -> np.ndarray:
+    products = (kind.weights(rows) * x).reshape(len(rows), -1, kind.elements)
+    terms = products.transpose(2, 0, 1)  # (elements, rows, blocks), a thread's next term on the first axis
+    sums = np.zeros((len(rows), THREADS), np.float32)
+    for first in range(0, terms.shape[2], THREADS):
+        turn = terms[:, :, first : first + THREADS]
+        threads = turn.shape[2]
+        sums[:, :threads] = in_order(turn, sums[:, :threads])
+    return halved(sums)
 
 
 KERNEL = Block()
