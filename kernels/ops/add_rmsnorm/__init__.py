@@ -1,0 +1,46 @@
+"""add_rmsnorm: v = x + residual; out = v * rsqrt(mean(v^2) + eps) * weights."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.kind import Kind
+from kernels.model import Case, Layout, Shape
+from kernels.op import Axis, JudgedOp, LaunchKernel, Operand, Step, Truth, Vector, Workload
+from kernels.ops._linear import STRUCTURED
+from kernels.ops._norm import EPS, NO_EPS, SMALL_EPS, exponents, norm_truth
+from kernels.ops._vectors import refuses_vectors
+
+
+class AddRmsNorm(JudgedOp):
+    name = "add_rmsnorm"
+    axes = (Axis("n"),)
+    scalars = EPS
+
+    def refuses(self, case: Case) -> str:
+        return refuses_vectors(case, case.shape["n"])
+
+    def operands(self, case: Case) -> tuple[Operand, ...]:
+        n = case.shape["n"]
+        x, residual = (Vector(name, (n,), exponents=exponents(n)) for name in ("x", "residual"))
+        return x, residual, Vector("weights", (n,), weights=True)
+
+    def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        return (
+            Workload(Shape.of(n=257), STRUCTURED, repeats=3),
+            Workload(Shape.of(n=768), STRUCTURED, scalars=SMALL_EPS),
+            Workload(Shape.of(n=1)),
+            Workload(Shape.of(n=127), scalars=NO_EPS),
+            Workload(Shape.of(n=128), scalars=SMALL_EPS),
+            Workload(Shape.of(n=255), layout=Layout(x_offset=4, x_slack=32)),
+            Workload(Shape.of(n=256), ("ordinary", "specials"), Layout(x_offset=16), scalars=NO_EPS),
+            Workload(Shape.of(n=2880)),
+            Workload(Shape.of(n=3072), scalars=SMALL_EPS),
+        )
+
+    def truth(self, kernel: LaunchKernel, step: Step) -> Truth:
+        x, residual, weights = (step.arrays[name].astype(np.float64) for name in ("x", "residual", "weights"))
+        return norm_truth(x + residual, weights, step.scalars["eps"])
+
+
+OP = AddRmsNorm()
