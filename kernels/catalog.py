@@ -1,1 +1,240 @@
-"""Expands a selection to cases."""
+"""Expands a selection to cases, in an order that keeps cases of equal inputs together."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from kernels import registry, source
+from kernels.errors import UnknownName, UsageError
+from kernels.families import FAMILIES
+from kernels.inputs import FIXTURE_VERSION
+from kernels.model import Build, Case, Seeded, Shape
+from kernels.op import Kernel, Op, Workload
+
+DEFAULT_BUILDS = (Build.EXACT, Build.DEFAULT)
+DEFAULT_SEEDS = (0,)
+NO_KIND = "F32"  # the label of ops without kinds
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to run; an empty field stands for everything, or for the default tier."""
+
+    ops: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()  # op/name, or a name for every op that has it
+    kinds: tuple[
+        str, ...
+    ] = ()  # a kind: pure cells and mixes with it; a mix joined by +; F32: ops without kinds
+    shapes: tuple[str, ...] = ()  # with the op in front, or without where one op is left
+    families: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = DEFAULT_SEEDS
+    builds: tuple[Build, ...] = DEFAULT_BUILDS
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A case and how often it runs, each time with different poison."""
+
+    case: Case
+    repeats: int
+
+
+@dataclass(frozen=True)
+class CellName:
+    """A row of the matrix, on any device."""
+
+    op: str
+    kernel: str
+    kind: str
+    build: Build
+
+
+def expand(selection: Selection) -> tuple[Planned, ...]:
+    """The cases of a selection; those of one inputs_key follow one another."""
+    _demand_known("family", selection.families, FAMILIES)
+    chosen = _kernels(selection)
+    shapes = _shapes(selection.shapes, list(chosen))
+    planned = [
+        planned
+        for op_name, kernels in chosen.items()
+        for kinds in _kind_tuples(registry.op(op_name), selection.kinds)
+        for planned in _cases(registry.op(op_name), kernels, kinds, shapes.get(op_name), selection)
+    ]
+    return tuple(planned)
+
+
+def _cases(
+    op: Op, kernels: list[Kernel], kinds: tuple[str, ...], shapes: list[Shape] | None, selection: Selection
+) -> Iterator[Planned]:
+    for workload, family in _workloads(op, kinds, shapes, selection):
+        for seed, kernel, build in product(selection.seeds, kernels, selection.builds):
+            yield Planned(
+                _case(kernel, kinds, workload, Seeded(family, seed, FIXTURE_VERSION), build), workload.repeats
+            )
+
+
+def _workloads(
+    op: Op, kinds: tuple[str, ...], shapes: list[Shape] | None, selection: Selection
+) -> Iterator[tuple[Workload, str]]:
+    """Named shapes with the named families, or what is left of the op's quick tier."""
+    if selection.shapes:
+        for shape, family in product(shapes or [], selection.families or ("ordinary",)):
+            yield Workload(shape), family
+        return
+    for workload in op.quick(tuple(registry.kind(kind) for kind in kinds)):
+        for family in workload.families:
+            if not selection.families or family in selection.families:
+                yield workload, family
+
+
+def _case(kernel: Kernel, kinds: tuple[str, ...], workload: Workload, drawn: Seeded, build: Build) -> Case:
+    scalars = dict(registry.op(kernel.op).scalars) | dict(workload.scalars)
+    return Case(
+        op=kernel.op,
+        kernel=kernel.name,
+        kinds=kinds,
+        shape=workload.shape,
+        weights=drawn,
+        x=drawn,
+        build=build,
+        layout=workload.layout,
+        scalars=tuple(sorted(scalars.items())),
+    )
+
+
+def cells(builds: Iterable[Build] = DEFAULT_BUILDS) -> tuple[CellName, ...]:
+    """Every cell that a device can fill, in the matrix' order."""
+    return tuple(
+        CellName(kernel.op, kernel.name, label(kinds), build)
+        for build in builds
+        for kernel, kinds in _kernels_by_kinds()
+    )
+
+
+def digest() -> str:
+    """SHA-256 over the source digests of every cell in the default builds: what a worker's checkout has."""
+    sha = hashlib.sha256()
+    for build in DEFAULT_BUILDS:
+        for kernel, kinds in _kernels_by_kinds():
+            sha.update(f"{kernel.id} {label(kinds)} {source.digest(kernel.id, kinds, build)}\n".encode())
+    return sha.hexdigest()
+
+
+def label(kinds: tuple[str, ...]) -> str:
+    """As Case.kind has it: F32 without kinds, one name when all are equal, else a mix joined by +."""
+    if not kinds:
+        return NO_KIND
+    return kinds[0] if len(set(kinds)) == 1 else "+".join(kinds)
+
+
+def _kernels_by_kinds() -> Iterator[tuple[Kernel, tuple[str, ...]]]:
+    for op_name, kernels in _kernels(Selection()).items():
+        yield from product(kernels, _kind_tuples(registry.op(op_name), ()))
+
+
+def _kernels(selection: Selection) -> dict[str, list[Kernel]]:
+    """Op name to its chosen kernels; every name must be known, alone and together."""
+    every = registry.all_kernels().values()
+    _demand_known("op", selection.ops, registry.ops())
+    _demand_known(
+        "kernel", selection.kernels, [name for kernel in every for name in (kernel.id, kernel.name)]
+    )
+    chosen: dict[str, list[Kernel]] = {}
+    for kernel in every:
+        by_op = not selection.ops or kernel.op in selection.ops
+        by_name = not selection.kernels or {kernel.id, kernel.name} & set(selection.kernels)
+        if by_op and by_name:
+            chosen.setdefault(kernel.op, []).append(kernel)
+    return chosen
+
+
+def _demand_known(noun: str, names: Iterable[str], known: Iterable[str]) -> None:
+    known = list(dict.fromkeys(known))
+    for name in names:
+        if name not in known:
+            raise UnknownName(noun, name, known)
+
+
+def _kind_tuples(op: Op, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The kinds of the op's matrices that a selection asks for; a mix need not be one of the op's own."""
+    wanted = [tuple(_kind_name(part) for part in name.split("+")) for name in names]
+    pure = [(kind,) * len(op.matrices) for kind in registry.kinds()] if op.matrices else [()]
+    asked = [kinds for kinds in wanted if len(kinds) > 1 and len(kinds) == len(op.matrices)]
+    every = list(dict.fromkeys((*pure, *op.mixes, *asked)))
+    if not names:
+        return every
+    return [kinds for kinds in every if _selected(kinds, wanted)]
+
+
+def _selected(kinds: tuple[str, ...], wanted: list[tuple[str, ...]]) -> bool:
+    contained = [name for names in wanted if len(names) == 1 for name in names]
+    return kinds in wanted or any(kind in contained for kind in kinds or (NO_KIND,))
+
+
+def _kind_name(name: str) -> str:
+    return NO_KIND if name.upper() == NO_KIND else registry.kind(name).name
+
+
+def _shapes(texts: tuple[str, ...], ops: list[str]) -> dict[str, list[Shape]]:
+    """Op name to the shapes that name it; without a prefix the selection must leave one op."""
+    shapes: dict[str, list[Shape]] = {}
+    for text in texts:
+        prefix = text.partition(":")[0] if ":" in text else ""
+        if not prefix and len(ops) != 1:
+            raise UsageError(
+                f"shape {text!r} fits {len(ops)} of the ops chosen; write OP:{text} or name a kernel"
+            )
+        op_name = prefix or ops[0]
+        shapes.setdefault(op_name, []).append(parse_shape(text, registry.op(op_name)))
+        if op_name not in ops:
+            raise UsageError(
+                f"shape {text!r} is for an op that isn't chosen; chosen are {', '.join(ops) or 'none'}"
+            )
+    return shapes
+
+
+def parse_shape(text: str, op: Op) -> Shape:
+    """`matvec:64x256` or `64x256` as the op's axes have it; axes with a default may be missing at the end."""
+    prefix, _, sizes = text.rpartition(":")
+    numbers = sizes.lower().split("x")
+    fewest = sum(axis.default is None for axis in op.axes)
+    right = fewest <= len(numbers) <= len(op.axes) and all(n.isascii() and n.isdigit() for n in numbers)
+    if prefix not in ("", op.name) or not right:
+        raise UsageError(f"shape {text!r} is not one of {op.name}'s: write {grammar(op)} in whole numbers")
+    given = [int(number) for number in numbers]
+    defaults = [axis.default or 0 for axis in op.axes[len(given) :]]
+    return Shape(tuple(zip((axis.name for axis in op.axes), given + defaults, strict=True)))
+
+
+def grammar(op: Op) -> str:
+    """How a shape of the op is written: mul_mm:ROWSxCOLSxBATCH, rmsnorm:N[xROWS]."""
+    words = [axis.name.upper() for axis in op.axes]
+    optional = [axis.default is not None for axis in op.axes]
+    joined = words[0] + "".join(
+        f"[x{word}]" if may_lack else f"x{word}"
+        for word, may_lack in zip(words[1:], optional[1:], strict=True)
+    )
+    return f"{op.name}:{joined}"
+
+
+def check(case: Case) -> None:
+    """Refuses a case that isn't in this catalog's words, as one typed by hand may be (UsageError)."""
+    op, kernel = registry.op(case.op), registry.kernel(f"{case.op}/{case.kernel}")
+    for kind in case.kinds:
+        if registry.kind(kind).name != kind:
+            raise UsageError(f"kind {kind!r} of a case is written {registry.kind(kind).name!r}")
+    _demand_same(f"kinds of {kernel.id}", len(case.kinds), len(op.matrices))
+    _demand_same(f"axes of {op.name}", [name for name, _ in case.shape.axes], [axis.name for axis in op.axes])
+    _demand_same(
+        f"scalars of {op.name}", [name for name, _ in case.scalars], [name for name, _ in op.scalars]
+    )
+    drawn = [part.family for part in (case.weights, case.x) if isinstance(part, Seeded)]
+    _demand_known("family", drawn, FAMILIES)
+
+
+def _demand_same(what: str, got: object, want: object) -> None:
+    if got != want:
+        raise UsageError(f"{what}: got {got}, want {want}")
