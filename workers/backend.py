@@ -48,6 +48,7 @@ class Backend(Protocol):
     """Three calls; a file in workers/backends with a constant BACKEND is a backend."""
 
     name: str
+    orders: int  # execution orders it has; a run in the exact build takes each of them at least once
 
     def devices(self) -> tuple[Device, ...]:
         """The devices of this machine; raises Unavailable with the reason."""
@@ -63,9 +64,16 @@ class Backend(Protocol):
 POISONS = (0x7FC0DEAD, 0xFFC1BEEF, 0x7FC2F00D)  # float32 NaNs with a payload no kernel makes, one a turn
 
 
+def poisoned(nbytes: int, turn: int) -> np.ndarray:
+    """A (nbytes,) uint8 image filled with the turn's poison: an element nobody writes gives itself away."""
+    words = np.full(-(-nbytes // 4), POISONS[turn % len(POISONS)], np.uint32)
+    return words.view(np.uint8)[:nbytes]
+
+
 def names() -> list[str]:
     """Every backend's name, whether or not it can run here."""
-    return sorted(m.name for m in pkgutil.iter_modules(workers.backends.__path__))
+    found = (module.name for module in pkgutil.iter_modules(workers.backends.__path__))
+    return sorted(name for name in found if not name.startswith("_"))
 
 
 def backend(name: str) -> Backend:

@@ -1,0 +1,115 @@
+"""Reads which tensors a GGUF file holds, and refuses a file whose data isn't all there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader
+
+from kernels.errors import FarmError
+
+
+class BadFile(FarmError):
+    """A file that can't be used; the message names the file, the tensor and the fault."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of a GGUF file, as a matrix of rows; one of more than two dimensions is its rows one after another."""
+
+    name: str
+    kind: str  # as GGML writes it; also a float type's name, F32
+    rows: int
+    cols: int
+    offset: int  # bytes from the start of the file
+    nbytes: int
+
+    @property
+    def row_bytes(self) -> int:
+        return self.nbytes // self.rows
+
+
+class _Header(GGUFReader):
+    """The library's reader, stopped before it slices tensor data: it would refuse without naming the tensor."""
+
+    infos: list[Any]
+
+    def _build_tensors(self, start_offs: int, fields: list[Any]) -> None:
+        self.infos = fields
+
+
+def read_gguf(path: Path) -> tuple[Tensor, ...]:
+    """Every tensor of the file, each checked to lie inside it; BadFile says what is wrong."""
+    header = _header(path)
+    tensors = tuple(_tensors(path, header))
+    names = [tensor.name for tensor in tensors]
+    for name in sorted(set(names)) if len(set(names)) < len(names) else ():
+        if names.count(name) > 1:
+            raise BadFile(f"{path}: tensor {name}: is there {names.count(name)} times")
+    return tensors
+
+
+def _header(path: Path) -> _Header:
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise BadFile(f"{path}: {error.strerror or error}") from None
+    if magic != b"GGUF":
+        raise BadFile(f"{path}: wrong magic {magic!r}, want b'GGUF': not a GGUF file")
+    try:
+        header = _Header(path)
+    except (ValueError, IndexError, KeyError, OverflowError) as error:  # what numpy says about a cut header
+        raise BadFile(
+            f"{path}: the header can't be read in {size} bytes, truncated or damaged: {error}"
+        ) from None
+    if header.byte_order != "I":
+        raise BadFile(f"{path}: is big-endian; only little-endian files are read")
+    return header
+
+
+def _tensors(path: Path, header: _Header) -> Iterator[Tensor]:
+    size, start = path.stat().st_size, int(header.data_offset)
+    for info in header.infos:
+        _, _, _, dims, raw_type, raw_offset = info.parts
+        where = f"{path}: tensor {info.name}"
+        shape = [int(dim) for dim in dims]  # fastest dimension first
+        kind = _kind(int(raw_type[0]), where)
+        if not shape or 0 in shape:
+            raise BadFile(f"{where}: has no elements (dimensions {shape})")
+        elements, block_bytes = GGML_QUANT_SIZES[kind]
+        if shape[0] % elements:
+            raise BadFile(f"{where}: rows of {shape[0]} are not whole {kind.name} blocks of {elements}")
+        rows, offset = prod(shape[1:]), start + int(raw_offset[0])
+        nbytes = rows * (shape[0] // elements) * block_bytes
+        if int(raw_offset[0]) % int(header.alignment):
+            raise BadFile(
+                f"{where}: offset {raw_offset[0]} is not a multiple of the alignment {header.alignment}"
+            )
+        if offset > size:
+            raise BadFile(f"{where}: starts at byte {offset}, past the end of the file at {size}")
+        if offset + nbytes > size:
+            raise BadFile(
+                f"{where}: needs bytes {offset} to {offset + nbytes}, the file ends at {size}: truncated"
+            )
+        yield Tensor(info.name, kind.name, rows, shape[0], offset, nbytes)
+
+
+def _kind(type_id: int, where: str) -> GGMLQuantizationType:
+    try:
+        return GGMLQuantizationType(type_id)
+    except ValueError:
+        raise BadFile(f"{where}: type id {type_id} is unknown to gguf {metadata.version('gguf')}") from None
+
+
+def read_rows(path: Path, tensor: Tensor, rows: np.ndarray) -> np.ndarray:
+    """(len(rows), row_bytes) uint8: the named rows of a tensor; only their pages are read."""
+    data = np.memmap(path, np.uint8, "r", tensor.offset, (tensor.rows, tensor.row_bytes))
+    return np.array(data[rows])

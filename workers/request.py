@@ -1,0 +1,36 @@
+"""What a child process is asked to run, and what it answers: values that cross the process boundary as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels.model import Case, Device, Evidence, Rule
+
+
+@dataclass(frozen=True)
+class Request:
+    """One case to run on one device; its evidence will carry the same evidence id."""
+
+    evidence_id: str  # a UUID made by the worker when it starts the case
+    case: Case
+    backend: str
+    device: Device
+    repeats: int = 1
+    rule: Rule = Rule.BOUND
+    attempt_id: str = ""  # empty for a case run alone
+    source_digest: str = ""  # that the case must have here; empty accepts any
+    inputs_digest: str = ""  # that the inputs must have here; empty accepts any
+    output: str = ""  # where to write the last output buffer as .npy; empty writes none
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A child's word on one request: the phase it enters, or the evidence that ends it."""
+
+    evidence_id: str  # of the request; an answer to another one is dropped
+    phase: str = ""
+    evidence: Evidence | None = None
+
+
+# The phases in which the kernel's own code runs or has run: what goes wrong elsewhere is not its fault.
+KERNEL_PHASES = ("launch", "compare")
