@@ -34,3 +34,5 @@ class Answer:
 
 # The phases in which the kernel's own code runs or has run: what goes wrong elsewhere is not its fault.
 KERNEL_PHASES = ("launch", "compare")
+READY = "ready"  # a child's first word, to no request
+SPOILED = "spoiled"  # guard bands were broken: this child's memory is no longer to be trusted

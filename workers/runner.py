@@ -216,7 +216,7 @@ def save_output(plan: Plan, run: Run, path: Path) -> None:
     np.save(path, last.view(run.images[last.name]), allow_pickle=False)
 
 
-def refused(request: Request, verdict: Verdict, reason: str, clock: Clock = wall_clock) -> Evidence:
+def ended(request: Request, verdict: Verdict, reason: str, clock: Clock = wall_clock) -> Evidence:
     """Evidence for a case whose child can't write it any more, or that never ran."""
     draft = Draft(request, clock, lambda phase: None, started_us=clock())
     return draft.evidence(verdict, reason)
