@@ -90,7 +90,7 @@ def serve(channel: Channel[Request], request: Request, cache: ImageCache) -> Non
 
     try:
         chosen = backend(request.backend)
-    except Exception as error:  # a backend's module may fail in any way when imported: the farm's fault
+    except Exception as error:  # noqa: BLE001 - a backend's module may fail in any way when imported
         evidence = ended(request, Verdict.ERROR, blame(error)[1])
     else:
         evidence = run_case(request, chosen, cache, announce=announce)

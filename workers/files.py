@@ -53,7 +53,7 @@ class FileStore:
         self._folder = folder or state_folder() / "files"
 
     def register(self, path: Path) -> Held:
-        """Checks and hashes a GGUF or .npy file, unless that was done before; BadFile says what is wrong."""
+        """Checks and hashes a GGUF or .npy file, if that wasn't done before; BadFile says what is wrong."""
         path = path.absolute()
         known = next((held for held in self._all() if held.path == str(path) and held.is_current()), None)
         if known:
@@ -77,7 +77,7 @@ class FileStore:
         return held
 
     def weights(self, source: FromFile, matrix: int) -> np.ndarray:
-        """(rows, packed row bytes) uint8 of the case's weight operand number `matrix`, rows sampled as asked."""
+        """(rows, packed row bytes) uint8 of the case's weight operand number `matrix`."""
         held = self.held(source.sha256)
         if not source.tensors:
             blocks = load_npy(Path(held.path), np.uint8, ndims=(2, 3))

@@ -21,7 +21,7 @@ class BadFile(FarmError):
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a GGUF file, as a matrix of rows; one of more than two dimensions is its rows one after another."""
+    """A tensor of a GGUF file as a matrix; with more than two dimensions, all its rows one after another."""
 
     name: str
     kind: str  # as GGML writes it; also a float type's name, F32
@@ -36,7 +36,7 @@ class Tensor:
 
 
 class _Header(GGUFReader):
-    """The library's reader, stopped before it slices tensor data: it would refuse without naming the tensor."""
+    """The library's reader, stopped before it slices tensor data: it would not name the tensor at fault."""
 
     infos: list[Any]
 

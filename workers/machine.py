@@ -33,7 +33,7 @@ def cpu_device() -> Device:
 
 
 def machine_id() -> str:
-    """32 hex digits that stay the same on this machine; hashed, so that evidence doesn't publish the real id."""
+    """32 hex digits that stay the same on this machine; hashed: evidence must not publish the real id."""
     known = next((text for path in MACHINE_IDS if (text := _read(path).strip())), platform.node())
     return hashlib.sha256(f"kernel-farm {known}".encode()).hexdigest()[:32]
 

@@ -1,4 +1,4 @@
-"""What a child process is asked to run, and what it answers: values that cross the process boundary as JSON."""
+"""What a child process is asked to run and what it answers, as values that cross as JSON."""
 
 from __future__ import annotations
 

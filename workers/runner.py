@@ -15,7 +15,7 @@ from kernels.errors import FarmError
 from kernels.model import Build, Comparison, Evidence, Plan, Role, Rule, Verdict
 from workers.backend import POISONS, Backend, CannotRun, KernelFault, Rejected, Run
 from workers.image_cache import ImageCache, Images
-from workers.request import Request
+from workers.request import SPOILED, Request
 from workers.versions import versions
 
 Clock = Callable[[], int]  # microseconds since the epoch
@@ -63,6 +63,18 @@ class Draft:
         if phase:
             self.announce(phase)
 
+    def compiled(self) -> None:
+        """Takes what compiling took out of the launch phase."""
+        self.enter("")
+        compile_us = sum(run.compile_us for run in self.runs)
+        self.timings_us["launch"] = max(0.0, self.timings_us["launch"] - compile_us)
+        self.timings_us["compile"] = compile_us
+
+    def split(self, oracle_us: float, twin_us: float) -> None:
+        """Takes oracle and twin out of the compare phase."""
+        rest = self.timings_us["compare"] - oracle_us - twin_us
+        self.timings_us |= {"oracle": oracle_us, "twin": twin_us, "compare": max(0.0, rest)}
+
     def evidence(self, verdict: Verdict, reason: str) -> Evidence:
         self.enter("")
         request, first = self.request, self.runs[0] if self.runs else None
@@ -104,13 +116,13 @@ def run_case(
     draft = Draft(request, clock, announce, started_us=clock())
     try:
         verdict, reason = _run(draft, backend, images)
-    except Exception as error:  # a kernel, its twin or the machine may fail in any way: it becomes evidence
+    except Exception as error:  # noqa: BLE001 - kernel and twin may fail in any way: it becomes evidence
         verdict, reason = blame(error)
     return draft.evidence(verdict, reason)
 
 
 def blame(error: Exception) -> tuple[Verdict, str]:
-    """The verdict that an error stands for, and its message; what isn't known as the kernel's is the farm's."""
+    """The verdict that an error stands for, and its message; what isn't the kernel's for sure is the farm's."""
     verdict = next((verdict for kind, verdict in VERDICTS if isinstance(error, kind)), Verdict.ERROR)
     expected = isinstance(error, FarmError)
     return verdict, str(error) if expected else f"{type(error).__name__}: {error}"
@@ -137,6 +149,7 @@ def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, st
     draft.enter("launch")
     for turn in range(turns(request, backend)):
         draft.runs.append(backend.run(plan, images.by_name, request.device, turn))
+    draft.compiled()
     draft.enter("compare")
     return _decide(draft, plan, images)
 
@@ -152,21 +165,32 @@ def _differs(what: str, here: str, asked: str) -> str:
 
 
 def _decide(draft: Draft, plan: Plan, images: Images) -> tuple[Verdict, str]:
-    """The first of: broken guards, what the judge says, written inputs, runs that differ."""
+    """By the first that is wrong of guards, comparison, untouched inputs, and equal runs."""
     request, first = draft.request, draft.runs[0]
     judged = judge.judge(request.case, plan, first.images, POISONS[0])
     comparison = judged.comparison
     draft.comparison, draft.output_digest = comparison, judged.output_digest
-    faults = [fault for run in draft.runs for fault in run.guards]
-    verdict, reason = (Verdict.FAIL, "; ".join(faults)) if faults else (comparison.verdict, comparison.reason)
-    if verdict is Verdict.PASS:
-        faults = [*written_inputs(plan, images.by_name, draft.runs), *differences(plan, draft.runs)]
-        verdict, reason = (Verdict.FAIL, faults[0]) if faults else (verdict, reason)
-    if request.rule is not Rule.BOUND:
-        draft.rule_verdict = by_rule(verdict, comparison, request.rule, bool(faults))
+    draft.enter("")
+    draft.split(judged.oracle_us, judged.twin_us)
     if request.output:
         save_output(plan, first, Path(request.output))
+    fault = _fault(draft, plan, images)
+    verdict, reason = (Verdict.FAIL, fault) if fault else (comparison.verdict, comparison.reason)
+    if request.rule is not Rule.BOUND:
+        draft.rule_verdict = by_rule(verdict, comparison, request.rule, bool(fault))
     return verdict, reason
+
+
+def _fault(draft: Draft, plan: Plan, images: Images) -> str:
+    """What is wrong whatever the numbers say, or behind right numbers; empty if nothing is."""
+    guards = [line for run in draft.runs for line in run.guards]
+    if guards:
+        draft.announce(SPOILED)
+        return "; ".join(guards)
+    if draft.comparison is None or draft.comparison.verdict is not Verdict.PASS:
+        return ""
+    written = written_inputs(plan, images.by_name, draft.runs)
+    return written or judge.repeats(plan, [run.images for run in draft.runs])
 
 
 def by_rule(verdict: Verdict, comparison: Comparison, rule: Rule, faults: bool) -> Verdict:
@@ -176,38 +200,15 @@ def by_rule(verdict: Verdict, comparison: Comparison, rule: Rule, faults: bool) 
     return Verdict.PASS if comparison.passes(rule) else Verdict.FAIL
 
 
-def written_inputs(plan: Plan, given: Mapping[str, np.ndarray], runs: Iterable[Run]) -> list[str]:
-    """One line per input buffer that isn't what it was."""
-    names = [buffer.name for buffer in plan.buffers if buffer.role is Role.IN]
-    return [
-        f"wrote to its input {name}"
-        for run in runs
-        for name in names
-        if run.images[name] is not given[name] and not np.array_equal(run.images[name], given[name])
-    ]
-
-
-def differences(plan: Plan, runs: list[Run]) -> list[str]:
-    """One line per buffer and run whose bits differ from the first run's; a NaN equals any NaN."""
-    found = []
-    for buffer in plan.buffers:
-        if buffer.role is Role.IN:
-            continue
-        views = [np.ascontiguousarray(buffer.view(run.images[buffer.name])).reshape(-1) for run in runs]
-        for turn, view in enumerate(views[1:], 1):
-            where = np.flatnonzero(
-                (_bits(views[0]) != _bits(view)) & ~((views[0] != views[0]) & (view != view))
-            )
-            if len(where):
-                found.append(
-                    f"nondeterministic: run {turn} differs from run 0 in {len(where)} of {view.size} elements "
-                    f"of {buffer.name}, first at {where[0]}: {views[0][where[0]]} and {view[where[0]]}"
-                )
-    return found
-
-
-def _bits(values: np.ndarray) -> np.ndarray:
-    return values.view(f"u{values.itemsize}")
+def written_inputs(plan: Plan, given: Mapping[str, np.ndarray], runs: Iterable[Run]) -> str:
+    """The first input buffer that isn't what it was; empty if all are."""
+    for turn, run in enumerate(runs):
+        for buffer in plan.buffers:
+            before = given.get(buffer.name)
+            after = run.images[buffer.name]
+            if before is not None and after is not before and not np.array_equal(after, before):
+                return f"wrote to its input {buffer.name} in turn {turn}"
+    return ""
 
 
 def save_output(plan: Plan, run: Run, path: Path) -> None:

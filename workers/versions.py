@@ -21,4 +21,4 @@ def _version(distribution: str) -> str:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        return "not installed"  # a checkout run by a Python that knows only its dependencies
+        return "checkout"  # run by a Python that has only its dependencies installed

@@ -26,7 +26,7 @@ class Twin:
         for buffer in plan.buffers:
             if buffer.role is not Role.IN:
                 memory[buffer.name] = poisoned(buffer.nbytes, turn)
-                buffer.view(memory[buffer.name])[...] = outputs[buffer.name]
+                buffer.view(memory[buffer.name])[...] = buffer.view(outputs[buffer.name])
         return Run(memory, (), (), f"numpy {np.__version__}", "")
 
 
