@@ -20,6 +20,11 @@ __device__ __forceinline__ unsigned int word_at(const unsigned char *p) {
     return *(const unsigned int *)p;
 }
 
+// The same four bytes at any address.
+__device__ __forceinline__ unsigned int bytes_at(const unsigned char *p) {
+    return p[0] | p[1] << 8 | p[2] << 16 | (unsigned int)p[3] << 24;
+}
+
 // The two bytes at p as one load; p must be a multiple of 2.
 __device__ __forceinline__ unsigned int pair_at(const unsigned char *p) {
     return *(const unsigned short *)p;

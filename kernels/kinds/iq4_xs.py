@@ -48,10 +48,14 @@ __device__ __forceinline__ void decode16(const unsigned char *block, int sub, fl
 __device__ __forceinline__ void decode_lane(const unsigned char *block, int lane, float *w) {
     const float d = group_scale(block, lane >> 2);
     const unsigned int q = word_at(block + AT_QS + 4 * lane);
-    for (int i = 0; i < 4; ++i) {
-        w[i] = d * (float)VALUES[q >> 8 * i & 0xF];
-        w[4 + i] = d * (float)VALUES[q >> (8 * i + 4) & 0xF];
-    }
+    w[0] = d * (float)VALUES[q & 0xF];
+    w[1] = d * (float)VALUES[q >> 8 & 0xF];
+    w[2] = d * (float)VALUES[q >> 16 & 0xF];
+    w[3] = d * (float)VALUES[q >> 24 & 0xF];
+    w[4] = d * (float)VALUES[q >> 4 & 0xF];
+    w[5] = d * (float)VALUES[q >> 12 & 0xF];
+    w[6] = d * (float)VALUES[q >> 20 & 0xF];
+    w[7] = d * (float)VALUES[q >> 28];
 }
 """
 

@@ -44,18 +44,23 @@ __device__ __forceinline__ void decode16(const unsigned char *block, int sub, fl
         w[i] = d * (float)(qs[i] >> shift & 3) - low;
 }
 
+// Two neighbours in the low bits of a pair's bytes.
+__device__ __forceinline__ void decode_run(float d, float dmin, int scale, int pair, float *w) {
+    const float ds = d * (float)(scale & 0xF);
+    const float low = dmin * (float)(scale >> 4);
+    w[0] = ds * (float)(pair & 3) - low;
+    w[1] = ds * (float)(pair >> 8 & 3) - low;
+}
+
 __device__ __forceinline__ void decode_lane(const unsigned char *block, int lane, float *w) {
     const float d = half_at(block + AT_D);
     const float dmin = half_at(block + AT_DMIN);
-    const unsigned int pair = pair_at(block + AT_QS + 2 * lane);
+    const int pair = pair_at(block + AT_QS + 2 * lane);
     const unsigned char *scales = block + AT_SCALES + (lane >> 4 << 3) + (lane >> 3 & 1);
-    for (int j = 0; j < 4; ++j) {
-        const unsigned int scale = scales[2 * j];
-        const float ds = d * (float)(scale & 0xF);
-        const float low = dmin * (float)(scale >> 4);
-        w[2 * j] = ds * (float)(pair >> 2 * j & 3) - low;
-        w[2 * j + 1] = ds * (float)(pair >> (8 + 2 * j) & 3) - low;
-    }
+    decode_run(d, dmin, scales[0], pair, w);
+    decode_run(d, dmin, scales[2], pair >> 2, w + 2);
+    decode_run(d, dmin, scales[4], pair >> 4, w + 4);
+    decode_run(d, dmin, scales[6], pair >> 6, w + 6);
 }
 """
 

@@ -46,35 +46,44 @@ def poke(blocks: np.ndarray, bits: np.ndarray) -> None:
 
 # Lane l has bytes 2l and 2l + 1 of qs, and in them four weights each, 32 apart.
 CUDA = """
-__device__ __forceinline__ float group_scale(const unsigned char *scales, float d, int group) {
-    const int nibble = scales[group & 7] >> (group >> 3 << 2) & 0xF;
-    const int top = scales[8 + (group & 3)] >> (group >> 2 << 1) & 3;
-    return d * (float)((nibble | top << 4) - 32);
+// d * (s - 32) of group 8 * upper + 2 * j + odd; `scales` points at the field's byte `odd`.
+__device__ __forceinline__ float group_scale(const unsigned char *scales, float d, int upper, int j) {
+    const int low = scales[2 * j] >> 4 * upper & 0xF;
+    const int top = scales[8 + (2 * j & 2)] >> (4 * upper + (j & 2)) & 3;
+    return d * (float)((low | top << 4) - 32);
 }
 
 __device__ __forceinline__ void decode16(const unsigned char *block, int sub, float *w) {
-    const float d = group_scale(block + AT_SCALES, half_at(block + AT_D), sub);
-    const unsigned char *qs = block + AT_QS + (sub >> 3 << 5) + ((sub & 1) << 4);
-    const unsigned char *hmask = block + AT_HMASK + ((sub & 1) << 4);
-    const int shift = sub & 6;
+    const int odd = sub & 1;
+    const int j = sub >> 1 & 3;
+    const int upper = sub >> 3;
+    const float d = group_scale(block + AT_SCALES + odd, half_at(block + AT_D), upper, j);
+    const unsigned char *qs = block + AT_QS + 32 * upper + 16 * odd;
+    const unsigned char *hmask = block + AT_HMASK + 16 * odd;
     const int bit = sub >> 1;
     for (int i = 0; i < 16; ++i)
-        w[i] = d * (float)(((qs[i] >> shift & 3) | (hmask[i] >> bit & 1) << 2) - 4);
+        w[i] = d * (float)(((qs[i] >> 2 * j & 3) | (hmask[i] >> bit & 1) << 2) - 4);
+}
+
+// Two neighbours: their low bits in a pair's bytes, their third bits in another's.
+__device__ __forceinline__ void decode_run(float ds, int pair, int thirds, float *w) {
+    const int q = (pair & 0x0303) | (thirds & 0x0101) << 2;
+    w[0] = ds * (float)((q & 0xFF) - 4);
+    w[1] = ds * (float)((q >> 8) - 4);
 }
 
 __device__ __forceinline__ void decode_lane(const unsigned char *block, int lane, float *w) {
     const float d = half_at(block + AT_D);
     const int upper = lane >> 4;
-    const int first = upper << 3 | (lane >> 3 & 1);
-    const int q0 = block[AT_QS + 2 * lane];
-    const int q1 = block[AT_QS + 2 * lane + 1];
-    const int third0 = block[AT_HMASK + 2 * (lane & 15)] >> 4 * upper;
-    const int third1 = block[AT_HMASK + 2 * (lane & 15) + 1] >> 4 * upper;
-    for (int j = 0; j < 4; ++j) {
-        const float ds = group_scale(block + AT_SCALES, d, first + 2 * j);
-        w[2 * j] = ds * (float)(((q0 >> 2 * j & 3) | (third0 >> j & 1) << 2) - 4);
-        w[2 * j + 1] = ds * (float)(((q1 >> 2 * j & 3) | (third1 >> j & 1) << 2) - 4);
-    }
+    const unsigned char *scales = block + AT_SCALES + (lane >> 3 & 1);
+    const unsigned char *qs = block + AT_QS + 2 * lane;
+    const unsigned char *hmask = block + AT_HMASK + 2 * (lane & 15);
+    const int pair = qs[0] | qs[1] << 8;
+    const int thirds = (hmask[0] | hmask[1] << 8) >> 4 * upper;
+    decode_run(group_scale(scales, d, upper, 0), pair, thirds, w);
+    decode_run(group_scale(scales, d, upper, 1), pair >> 2, thirds >> 1, w + 2);
+    decode_run(group_scale(scales, d, upper, 2), pair >> 4, thirds >> 2, w + 4);
+    decode_run(group_scale(scales, d, upper, 3), pair >> 6, thirds >> 3, w + 6);
 }
 """
 

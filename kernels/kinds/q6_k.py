@@ -47,18 +47,17 @@ __device__ __forceinline__ void decode16(const unsigned char *block, int sub, fl
 __device__ __forceinline__ void decode_lane(const unsigned char *block, int lane, float *w) {
     const float d = half_at(block + AT_D);
     const int upper = lane >> 4;
-    const unsigned char *ql = block + AT_QL + 4 * lane;
-    const unsigned char *qh = block + AT_QH + (upper << 5) + 4 * (lane & 7);
+    const unsigned int low = bytes_at(block + AT_QL + 4 * lane);
+    const unsigned int high = bytes_at(block + AT_QH + (upper << 5) + 4 * (lane & 7)) >> (lane >> 2 & 2);
+    const unsigned int q0 = (low & 0x0F0F0F0Fu) | (high & 0x03030303u) << 4;
+    const unsigned int q1 = (low >> 4 & 0x0F0F0F0Fu) | (high & 0x30303030u);
     const unsigned char *scales = block + AT_SCALES + (upper << 3) + (lane >> 2 & 3);
     const float d0 = d * (float)(signed char)scales[0];
     const float d1 = d * (float)(signed char)scales[4];
-    const int shift = lane >> 2 & 2;
-    for (int i = 0; i < 4; ++i) {
-        const int low = ql[i];
-        const int high = qh[i] >> shift;
-        w[i] = d0 * (float)(((low & 0xF) | (high & 3) << 4) - 32);
-        w[4 + i] = d1 * (float)((low >> 4 | (high >> 4 & 3) << 4) - 32);
-    }
+    for (int i = 0; i < 4; ++i)
+        w[i] = d0 * (float)((int)byte_of(q0, i) - 32);
+    for (int i = 0; i < 4; ++i)
+        w[4 + i] = d1 * (float)((int)byte_of(q1, i) - 32);
 }
 """
 

@@ -1,4 +1,4 @@
-"""Every kind's CUDA text, compiled as C++, decodes the bits that its numpy decode does; a wrong one is seen."""
+"""Every kind's CUDA text, compiled as C++, decodes the bits that its numpy decode does; wrong ones are seen."""
 
 from __future__ import annotations
 
@@ -123,13 +123,17 @@ WRONG = {
     "Q4_0": [("- 8);", "- 7);"), ("(lane >> 4 << 2)", "(4 - (lane >> 4 << 2))")],
     "Q5_0": [("qh >> i & 1", "qh >> (i ^ 4) & 1"), ("lane >> 3)]", "(lane & 15) >> 3)]")],
     "Q8_0": [("16 * sub + i", "16 * sub"), ("(signed char)block[AT_QS + lane]", "block[AT_QS + lane]")],
-    "Q2_K": [("sub & 6", "sub & 2"), ("scale >> 4);\n        w", "scale & 0xF);\n        w")],
-    "Q3_K": [(">> bit & 1", ">> (bit ^ 1) & 1"), ("first + 2 * j", "first + j")],
+    "Q2_K": [("sub & 6", "sub & 2"), ("pair >> 8 & 3", "pair >> 9 & 3")],
+    "Q3_K": [(">> bit & 1", ">> (bit ^ 1) & 1"), ("(thirds & 0x0101) << 2", "(~thirds & 0x0101) << 2")],
     "Q4_K": [(">> shift & 0xF) - low", ">> shift & 0xF)"), ("8 * i + 4 * run", "8 * i + 4 - 4 * run")],
     "Q5_K": [(">> bit & 1", ">> 0 & 1"), ("0x01010101u) << 4", "0x01010101u) << 3")],
     "Q6_K": [("sub & 6", "sub & 4"), ("(float)(signed char)scales[4]", "(float)scales[4]")],
     "IQ4_NL": [("(4 * sub)", "(4 - 4 * sub)"), ("lane & 15", "lane & 7")],
-    "IQ4_XS": [("(sub & 1) << 2", "4 - ((sub & 1) << 2)"), ("8 * i + 4)", "8 * i)")],
+    "IQ4_XS": [
+        ("(sub & 1) << 2", "4 - ((sub & 1) << 2)"),
+        ("VALUES[q >> 28]", "VALUES[q & 0xF]"),
+        ("VALUES[q >> 4 & 0xF]", "VALUES[q & 0xF]"),
+    ],
     "MXFP4": [("(4 * sub)", "(4 - 4 * sub)"), ("lane & 15", "lane & 7")],
 }
 
