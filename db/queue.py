@@ -3,6 +3,7 @@
     epoch = raise_epoch(s, now_us)                        # at the coordinator's start; refuses older ones
     reclaim_all(s, epoch, now_us) -> Losses               # ends what an earlier epoch left leased
     lease(s, epoch, Worker(…), limit, now_us) -> tuple[Leased, ...]
+    owes(s, worker) -> bool                               # whether its class has jobs without a verdict
     start(s, epoch, attempt_ids, now_us)                  # from here on a loss is charged
     give_back(s, epoch, attempt_ids, now_us)              # unstarted and uncharged
     lose(s, epoch, attempt_ids, now_us, reason) -> Losses
@@ -130,6 +131,21 @@ def lease(s: Session, epoch: int, worker: Worker, limit: int, now_us: int) -> tu
         s.execute(sa.insert(attempt), [_attempt_row(leased, worker, epoch, now_us) for leased in found])
         _set_jobs(s, [leased.job_id for leased in found], state="leased")
     return tuple(found)
+
+
+def owes(s: Session, worker: Worker) -> bool:
+    """Whether an open campaign has a job for the worker's class without a verdict, whoever holds it."""
+    left = (
+        sa.select(job.c.id)
+        .join(campaign)
+        .where(
+            campaign.c.closed_us.is_(None),
+            job.c.device_class == worker.device_class,
+            job.c.backend.in_(worker.backends),
+            job.c.state != "done",
+        )
+    )
+    return s.execute(left.limit(1)).first() is not None
 
 
 def _waiting(s: Session, campaign_id: int, rule: Rule, worker: Worker, limit: int) -> list[Leased]:

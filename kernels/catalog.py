@@ -130,6 +130,11 @@ def label(kinds: tuple[str, ...]) -> str:
     return kinds[0] if len(set(kinds)) == 1 else "+".join(kinds)
 
 
+def kernels_of(selection: Selection) -> tuple[Kernel, ...]:
+    """The kernels that a selection names by op and name, whatever else it says."""
+    return tuple(kernel for kernels in _kernels(selection).values() for kernel in kernels)
+
+
 def _kernels_by_kinds() -> Iterator[tuple[Kernel, tuple[str, ...]]]:
     for op_name, kernels in _kernels(Selection()).items():
         yield from product(kernels, _kind_tuples(registry.op(op_name), ()))

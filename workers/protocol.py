@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from kernels.errors import FarmError
 from kernels.model import Case, Device, Evidence, Rule
 
 VERSION = 1
+
+
+class StaleEpoch(FarmError):
+    """The coordinator has begun a new epoch, or doesn't know this worker: it says hello again and goes on."""
 
 
 @dataclass(frozen=True)
