@@ -1,4 +1,4 @@
-"""Every kind's CUDA text, compiled as C++, decodes the bits that its numpy decode does; wrong ones are seen."""
+"""Every kind's CUDA text, compiled as C++, decodes the bits of its numpy decode; wrong texts are noticed."""
 
 from __future__ import annotations
 
