@@ -1,0 +1,199 @@
+"""Builds CUDA C text into a shared object with the machine's C++ compiler, once per content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from kernels import exp32
+from workers.backend import Rejected, Unavailable
+
+RUNTIME = Path(__file__).parent / "runtime"
+SOURCES = ("thread.h", "cuda_host.h", "fibers.h", "faults.h", "scheduler.cpp")
+CANDIDATES = ("g++", "clang++", "c++")
+LARGEST_PAGE_BYTES = 16384  # a fiber's region has room for guard pages of this size
+
+COMMON = (
+    "-std=c++17",
+    "-O2",
+    "-fPIC",
+    "-fsigned-char",  # as on a GPU; Arm's char is unsigned
+    "-fno-strict-aliasing",  # CUDA text reads bytes as words
+    "-fno-math-errno",
+    "-fno-exceptions",
+    "-fno-asynchronous-unwind-tables",
+    "-fvisibility=hidden",  # two loaded modules never share a symbol
+    "-fstack-clash-protection",  # no frame is so large that it steps over the guard page
+    "-U_FORTIFY_SOURCE",  # its longjmp check takes leaving a fiber for an attack
+    "-w",
+)
+BUILDS = {"exact": ("-ffp-contract=off",), "default": ("-ffp-contract=fast",)}
+LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", "-Wl,--as-needed")
+GLUE = 'extern "C" __attribute__((visibility("default"))) const __host_kernel farm_kernels[] = {'
+ENTRY = re.compile(r"__global__\s+(?:__launch_bounds__\s*\([^()]*\)\s*)?void\s+"
+                   r"(?:__launch_bounds__\s*\([^()]*\)\s*)?(\w+)\s*\(")  # fmt: skip
+COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+DYNAMIC = re.compile(r"\bextern\s+__shared__\s+(?:__align__\s*\(\s*\d+\s*\)\s*)?([\w\s:]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """The C++ compiler that builds kernels here."""
+
+    command: tuple[str, ...]  # the program and what CXX said after it
+    version: str  # the first line of --version
+    target: str  # x86_64-linux-gnu
+    cpu: str  # digest of the CPU's features: code built for one CPU may not run on another
+
+    @property
+    def path(self) -> str:
+        return self.command[0]
+
+    @property
+    def native(self) -> str:
+        """Lets the compiler use what this CPU has; with contraction off the results don't change."""
+        return "-mcpu=native" if self.target.startswith("aarch64") else "-march=native"
+
+
+def find() -> Compiler:
+    """The compiler named by CXX, or the first of g++, clang++ and c++; raises Unavailable with the remedy."""
+    if platform.system() != "Linux":
+        raise Unavailable(f"host is unavailable because its fibers need Linux; this is {platform.system()}")
+    if platform.machine() not in ("x86_64", "aarch64"):
+        raise Unavailable(
+            f"host is unavailable because it knows x86_64 and aarch64; this is {platform.machine()}"
+        )
+    if (page := os.sysconf("SC_PAGE_SIZE")) > LARGEST_PAGE_BYTES:
+        raise Unavailable(f"host is unavailable because it needs pages of at most {LARGEST_PAGE_BYTES} bytes, "
+                          f"this kernel has {page}")  # fmt: skip
+    return _find(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+
+
+@cache
+def _find(named: str, path: str) -> Compiler:
+    for words in [shlex.split(named)] if named else [[name] for name in CANDIDATES]:
+        if program := shutil.which(words[0], path=path):
+            command = (program, *words[1:])
+            version, target = _ask(command, "--version"), _ask(command, "-dumpmachine")
+            if version and target:
+                return Compiler(command, version, target, _cpu())
+    wanted = f"CXX={named} is no working C++ compiler" if named else "there is no C++ compiler"
+    raise Unavailable(f"host is unavailable because {wanted}; apt-get install g++")
+
+
+def _ask(command: Sequence[str], flag: str) -> str:
+    try:
+        answer = subprocess.run([*command, flag], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout.split("\n")[0] if answer.returncode == 0 else ""
+
+
+def _cpu() -> str:
+    """Digest of the first processor's model and feature lines."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf8").split("\n\n")[0].split("\n")
+    kept = [s for s in lines if re.match(r"(flags|Features|model|cpu family|CPU (part|implementer|variant))", s)]
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:16]
+
+
+def flags(build: str, compiler: Compiler) -> tuple[str, ...]:
+    """What the compiler is told for a build; evidence carries it."""
+    if build not in BUILDS:
+        raise Rejected(f"host has no build {build!r}; there are {', '.join(BUILDS)}")
+    gnu = () if "clang" in compiler.version else ("-fno-gnu-unique",)
+    return (*COMMON, compiler.native, *gnu, *BUILDS[build])
+
+
+def build(
+    text: str, name: str, build: str, cache: Path, entries: Sequence[str] = (), ucontext: bool = False
+) -> Path:
+    """The shared object of a CUDA text; `name` stands for its file in messages.
+
+    Entries are the text's own __global__ functions unless given (then template names are possible). Raises Rejected
+    with the compiler's first error line, or Unavailable. Safe when several processes build the same text.
+    """
+    compiler = find()
+    told = (*flags(build, compiler), *(("-DFARM_UCONTEXT",) if ucontext else ()))
+    source = translate(text, name, entries)
+    key = _digest(source, _runtime_digest(), compiler.version, compiler.cpu, *compiler.command, *told)
+    target = cache / f"{key}.so"
+    if target.exists():
+        return target
+    runtime = _runtime(compiler, ucontext, cache)
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        file = Path(folder) / "kernel.cpp"
+        file.write_text(source, encoding="utf8")
+        out = Path(folder) / "kernel.so"
+        words = [*told, f"-I{RUNTIME}", *LINK, str(file), str(runtime), "-lm", "-o", str(out)]
+        _compile(compiler, words)
+        os.replace(out, target)
+    return target
+
+
+def translate(text: str, name: str, entries: Sequence[str] = ()) -> str:
+    """The text as the compiler sees it: header before, dynamic shared memory declared, glue after."""
+    bare = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+    found = list(entries) or ENTRY.findall(bare)
+    if not found:
+        raise Rejected(f"{name}: no __global__ function")
+    glue = "".join(f"HOST_KERNEL({entry}) " for entry in dict.fromkeys(found))
+    parts = ['#include "cuda_host.h"', f'#line 1 "{name}"', _declare_dynamic(text, bare, name)]
+    return "\n".join([*parts, '#line 1 "launch glue"', GLUE, glue, "{0, 0, 0, 0}};", ""])
+
+
+def _declare_dynamic(text: str, bare: str, name: str) -> str:
+    """Replaces each `extern __shared__ T s[];`: by a pointer in a function, by a macro outside of any."""
+    out, end = [], 0
+    for match in DYNAMIC.finditer(bare):
+        of, variable = match.group(1), match.group(2)
+        value = f"(({of} *)__host_self()->block->dynamic_shared)"
+        line = bare.count("\n", 0, match.end()) + 1
+        outside = bare.count("{", 0, match.start()) == bare.count("}", 0, match.start())
+        macro = f'\n#define {variable} {value}\n#line {line} "{name}"\n'
+        out += [text[end : match.start()], macro if outside else f"{of} *const {variable} = {value};"]
+        if not outside:
+            out.append("\n" * match.group().count("\n"))
+        end = match.end()
+    return "".join([*out, text[end:]])
+
+
+def _runtime(compiler: Compiler, ucontext: bool, cache: Path) -> Path:
+    """The scheduler's object file, always without contraction: the farm's expf is in it."""
+    defines = [f"-D{key}={value}" for key, value in exp32.defines().items()]
+    told = [*flags("exact", compiler), *defines, *(["-DFARM_UCONTEXT"] if ucontext else [])]
+    key = _digest(_runtime_digest(), compiler.version, compiler.cpu, *compiler.command, *told)
+    target = cache / f"{key}.o"
+    if not target.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            out = Path(folder) / "scheduler.o"
+            _compile(compiler, [*told, "-pthread", "-c", str(RUNTIME / "scheduler.cpp"), "-o", str(out)])
+            os.replace(out, target)
+    return target
+
+
+def _compile(compiler: Compiler, words: Sequence[str]) -> None:
+    env = os.environ | {"LC_ALL": "C"}
+    answer = subprocess.run([*compiler.command, *words], capture_output=True, text=True, errors="replace", env=env)
+    if answer.returncode:
+        lines = answer.stderr.splitlines() or [f"{compiler.path} ended with {answer.returncode}"]
+        raise Rejected(next((s for s in lines if re.search(r"\berror\b|undefined reference", s)), lines[0]))
+
+
+@cache
+def _runtime_digest() -> str:
+    return _digest(*((RUNTIME / name).read_text(encoding="utf8") for name in SOURCES), *exp32.defines().values())
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

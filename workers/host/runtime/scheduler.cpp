@@ -1,0 +1,326 @@
+// Runs the threads of CUDA blocks as fibers: one worker runs one block at a time, one warp at a time.
+//
+// A warp keeps a mask of runnable lanes. Whoever blocks clears its bit and switches to the next runnable lane of its
+// own warp; the last to arrive at a shuffle finishes it for all and goes on. A warp without a runnable lane gives
+// control back to its block, and when no warp can run, either the block's barrier is complete or the text is wrong.
+//
+// Always compiled with contraction off: the sequence of operations in __host_expf is part of the twins.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "faults.h"
+
+#include <fenv.h>
+#include <link.h>
+#include <pthread.h>
+#include <time.h>
+
+namespace {
+
+const unsigned POISON = 0x7fc0dead;  // as float NaN, as index out of every buffer
+
+thread_local unsigned anchor;  // leads to the module's TLS segment, which is its static shared memory
+
+// ---- switching ---------------------------------------------------------------------------------------------
+
+[[noreturn]] void thread_main();
+
+inline unsigned next_lane(const Worker &worker, const __host_warp &warp) {
+  return worker.launch->descending ? 31 - __builtin_clz(warp.runnable) : __builtin_ctz(warp.runnable);
+}
+
+inline void begin(Worker &worker, __host_warp &warp, __host_thread *thread, unsigned lane) {
+  unsigned linear = warp.first + lane, x = worker.block_dim.x, y = worker.block_dim.y;
+  thread->index = y * worker.block_dim.z == 1 ? uint3{linear, 0, 0} : uint3{linear % x, linear / x % y, linear / x / y};
+  thread->lane = lane;
+  thread->warp = &warp;
+  warp.thread[lane] = thread;
+  warp.fresh &= ~(1u << lane);
+}
+
+// Where to go on in this warp: a lane, or the block's scheduler when none can run.
+inline void *next_context(Worker &worker, __host_warp &warp) {
+  if (!warp.runnable) return worker.scheduler;
+  unsigned lane = next_lane(worker, warp);
+  if (warp.fresh >> lane & 1) {
+    __host_thread *thread = worker.free_threads[--worker.free_count];
+    thread->block = &worker;
+    thread->context = prepare(thread, thread_main);
+    begin(worker, warp, thread, lane);
+  }
+  return warp.thread[lane]->context;
+}
+
+inline void block_until_runnable(__host_thread *self) {
+  switch_context(&self->context, next_context(worker_of(self), *self->warp));
+}
+
+// The body of every fiber. A thread that returns hands its stack to the next one that hasn't begun.
+[[noreturn]] void thread_main() {
+  __host_thread *self = __host_self();
+  Worker &worker = worker_of(self);
+  __host_warp &warp = *self->warp;
+  for (;;) {
+    worker.launch->call(worker.launch->slots);
+    unsigned bit = 1u << self->lane;
+    warp.left |= bit;
+    warp.runnable &= ~bit;
+    if (warp.runnable) {
+      unsigned lane = next_lane(worker, warp);
+      if (warp.fresh >> lane & 1) {
+        begin(worker, warp, self, lane);
+        continue;
+      }
+    }
+    void *to = next_context(worker, warp);
+    worker.free_threads[worker.free_count++] = self;
+    switch_context(&self->context, to);
+  }
+}
+
+// Waits until all lanes of the mask are here; whoever comes last runs `finish` for all of them.
+template <class Finish> inline void converge(__host_thread *self, unsigned mask, int line, Finish finish) {
+  __host_warp &warp = *self->warp;
+  unsigned bit = 1u << self->lane;
+  mask &= warp.exist;
+  unsigned long long key = (unsigned long long)line << 32 | mask;
+  warp.key[self->lane] = key;
+  warp.converging |= bit;
+  unsigned here = warp.converging & mask;
+  if (!(mask & bit))
+    fail(worker_of(self), 2, self, "line %d: mask 0x%08x does not name the calling lane %u", line, mask, self->lane);
+  unsigned long long other = warp.key[__builtin_ctz(here)];
+  if (other != key)
+    fail(worker_of(self), 2, self, "divergent warp functions: line %d with mask 0x%08x against line %d with mask 0x%08x",
+         (int)(other >> 32), (unsigned)other, line, mask);
+  if (here == mask) {
+    warp.converging &= ~mask;
+    finish(warp, mask);
+    warp.runnable |= mask;
+  } else {
+    warp.runnable &= ~bit;
+    block_until_runnable(self);
+  }
+}
+
+// ---- one block ---------------------------------------------------------------------------------------------
+
+// No thread of the block can run: lets a complete barrier go, or says what is wrong. False when all have returned.
+bool release(Worker &worker) {
+  unsigned waiting = 0, left = 0;
+  int line = 0;
+  for (unsigned i = 0; i < worker.warp_count; i++) {
+    __host_warp &warp = worker.warps[i];
+    left += __builtin_popcount(warp.left);
+    waiting += __builtin_popcount(warp.at_barrier);
+    if (!warp.converging) continue;
+    unsigned lane = __builtin_ctz(warp.converging), mask = (unsigned)warp.key[lane];
+    fail(worker, 2, nullptr, mask & warp.left
+             ? "line %d: mask 0x%08x of a warp function names lanes that have left (left: 0x%08x), warp %u"
+             : "line %d: mask 0x%08x of a warp function names lanes that never come (at a barrier: 0x%08x), warp %u",
+         (int)(warp.key[lane] >> 32), mask, mask & warp.left ? warp.left : warp.at_barrier, i);
+  }
+  if (left == worker.threads) return false;
+  for (unsigned i = 0; i < worker.warp_count; i++) {
+    __host_warp &warp = worker.warps[i];
+    if (!warp.at_barrier) continue;
+    if (line && warp.barrier_line != line)
+      fail(worker, 2, nullptr, "divergent barriers: line %d and line %d", line, warp.barrier_line);
+    line = warp.barrier_line;
+  }
+  if (waiting != worker.threads)
+    fail(worker, 2, nullptr, "barrier at line %d reached by %u of %u threads, the others have returned", line, waiting,
+         worker.threads);
+  for (unsigned i = 0; i < worker.warp_count; i++) {
+    worker.warps[i].runnable = worker.warps[i].at_barrier;
+    worker.warps[i].at_barrier = 0;
+  }
+  return true;
+}
+
+void run_block(Worker &worker) {
+  for (unsigned i = 0; i < worker.warp_count; i++) {
+    __host_warp &warp = worker.warps[i];
+    unsigned lanes = worker.threads - 32 * i;
+    warp.exist = warp.runnable = warp.fresh = lanes < 32 ? (1u << lanes) - 1 : ~0u;
+    warp.left = warp.converging = warp.at_barrier = 0;
+    warp.first = 32 * i;
+  }
+  do {
+    for (unsigned i = 0; i < worker.warp_count; i++) {
+      __host_warp &warp = worker.warps[worker.launch->descending ? worker.warp_count - 1 - i : i];
+      if (warp.runnable) switch_context(&worker.scheduler, next_context(worker, warp));
+    }
+  } while (release(worker));
+}
+
+struct Segment { const void *inside; void *start; size_t bytes; };
+
+int find_segment(struct dl_phdr_info *info, size_t, void *argument) {
+  Segment *segment = static_cast<Segment *>(argument);
+  bool ours = false;
+  const ElfW(Phdr) *tls = nullptr;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) &header = info->dlpi_phdr[i];
+    size_t offset = (size_t)segment->inside - (info->dlpi_addr + header.p_vaddr);
+    if (header.p_type == PT_LOAD && offset < header.p_memsz) ours = true;
+    if (header.p_type == PT_TLS) tls = &header;
+  }
+  if (!ours || !tls) return ours;
+  segment->start = info->dlpi_tls_data;
+  segment->bytes = tls->p_memsz;
+  return 1;
+}
+
+void poison(void *start, size_t bytes) {
+  unsigned *words = static_cast<unsigned *>(start);
+  for (size_t i = 0; i < bytes / 4; i++) words[i] = POISON;
+}
+
+// Takes blocks from the launch's counter until there are none, or one failed.
+void run_blocks(Worker &worker) {
+  Launch &launch = *worker.launch;
+  *const_cast<volatile unsigned *>(&anchor) = 0;  // the segment is allocated at the first touch
+  Segment shared = {&current, nullptr, 0};
+  dl_iterate_phdr(find_segment, &shared);
+  const unsigned *grid = launch.grid;
+  unsigned long long total = (unsigned long long)grid[0] * grid[1] * grid[2];
+  while (!__atomic_load_n(&launch.failed, __ATOMIC_RELAXED)) {
+    unsigned long long i = __atomic_fetch_add(&launch.next_block, 1, __ATOMIC_RELAXED);
+    if (i >= total) return;
+    if (launch.descending) i = total - 1 - i;
+    worker.block_index = {(unsigned)(i % grid[0]), (unsigned)(i / grid[0] % grid[1]), (unsigned)(i / grid[0] / grid[1])};
+    poison(shared.start, shared.bytes);
+    poison(worker.dynamic_shared, launch.dynamic_bytes);
+    run_block(worker);
+  }
+}
+
+// ---- one worker --------------------------------------------------------------------------------------------
+
+struct Job { Launch *launch; Stacks *stacks; };
+
+void *run_worker(void *argument) {
+  Job &job = *static_cast<Job *>(argument);
+  Launch &launch = *job.launch;
+  static_assert(sizeof(Worker) < 64 << 10, "a worker lies on its thread's stack");
+  Worker worker;
+  worker.launch = &launch;
+  worker.stacks = job.stacks;
+  worker.grid_dim = {launch.grid[0], launch.grid[1], launch.grid[2]};
+  worker.block_dim = {launch.block[0], launch.block[1], launch.block[2]};
+  worker.threads = launch.block[0] * launch.block[1] * launch.block[2];
+  worker.warp_count = (worker.threads + 31) / 32;
+  worker.dynamic_shared = job.stacks->shared_end - (launch.dynamic_bytes + 15) / 16 * 16;
+  worker.free_count = worker.threads;
+  for (unsigned i = 0; i < worker.threads; i++) worker.free_threads[i] = record_of(*job.stacks, worker.threads - 1 - i);
+  scheduler_context(&worker.scheduler);
+  stack_t alternate = {}, before;
+  alternate.ss_sp = job.stacks->signal_stack;
+  alternate.ss_size = SIGNAL_STACK_BYTES;
+  sigaltstack(&alternate, &before);
+  fenv_t floats;
+  fegetenv(&floats);
+  fesetenv(FE_DFL_ENV);  // some library may have switched subnormals off
+  if (!sigsetjmp(worker.landing, 1)) run_blocks(worker);
+  fesetenv(&floats);
+  sigaltstack(&before, nullptr);
+  return nullptr;
+}
+
+}  // namespace
+
+// ---- what the text calls -----------------------------------------------------------------------------------
+
+extern "C" {
+
+void __host_barrier(int line) {
+  __host_thread *self = __host_self();
+  __host_warp &warp = *self->warp;
+  if (warp.at_barrier && warp.barrier_line != line)
+    fail(worker_of(self), 2, self, "divergent barriers: line %d and line %d", warp.barrier_line, line);
+  warp.barrier_line = line;
+  warp.at_barrier |= 1u << self->lane;
+  warp.runnable &= ~(1u << self->lane);
+  block_until_runnable(self);
+}
+
+unsigned __host_shuffle(unsigned mask, unsigned value, unsigned source, int line) {
+  __host_thread *self = __host_self();
+  __host_warp &warp = *self->warp;
+  unsigned lane = self->lane;
+  warp.value[lane] = value;
+  warp.source[lane] = source & 31;
+  converge(self, mask, line, [](__host_warp &warp, unsigned mask) {
+    if (mask == ~0u)
+      for (unsigned i = 0; i < 32; i++) warp.result[i] = warp.value[warp.source[i]];
+    else  // what a lane outside the mask holds is undefined
+      for (unsigned i = 0; i < 32; i++)
+        if (mask >> i & 1) warp.result[i] = mask >> warp.source[i] & 1 ? warp.value[warp.source[i]] : POISON;
+  });
+  return warp.result[lane];
+}
+
+unsigned __host_ballot(unsigned mask, int predicate, int line) {
+  __host_thread *self = __host_self();
+  __host_warp &warp = *self->warp;
+  unsigned lane = self->lane;
+  warp.value[lane] = predicate != 0;
+  converge(self, mask, line, [](__host_warp &warp, unsigned mask) {
+    unsigned votes = 0;
+    for (unsigned i = 0; i < 32; i++) votes |= (mask >> i & warp.value[i] & 1) << i;
+    for (unsigned i = 0; i < 32; i++)
+      if (mask >> i & 1) warp.result[i] = votes;
+  });
+  return warp.result[lane];
+}
+
+void __host_trap(const char *what, int line) {
+  __host_thread *self = __host_self();
+  fail(worker_of(self), 2, self, "%s at line %d", what, line);
+}
+
+// The steps and coefficients are those of kernels/exp32.py, which gives them to the compiler.
+float __host_expf(float x) {
+  static const double polynomial[] = {FARM_EXP_POLYNOMIAL};  // highest power first
+  if (x != x) return x;
+  double clamped = x > FARM_EXP_CLAMP ? FARM_EXP_CLAMP : x < -FARM_EXP_CLAMP ? -FARM_EXP_CLAMP : (double)x;
+  double k = clamped * FARM_EXP_INVERSE_LN2 + FARM_EXP_ROUNDER - FARM_EXP_ROUNDER;
+  double r = clamped - k * FARM_EXP_LN2_HIGH - k * FARM_EXP_LN2_LOW;
+  double p = polynomial[0];
+  for (size_t i = 1; i < sizeof(polynomial) / sizeof(polynomial[0]); i++) p = p * r + polynomial[i];
+  long long exponent = ((long long)k + 1023) << 52;
+  double power;
+  memcpy(&power, &exponent, sizeof(power));
+  return (float)(p * power);
+}
+
+// ---- what Python calls -------------------------------------------------------------------------------------
+
+__attribute__((visibility("default"))) Pool *farm_pool() { return new_pool(); }
+
+// One launch at a time in a process: the pool of stacks and the signal handlers are the process's.
+__attribute__((visibility("default"))) int farm_launch(Launch *launch) {
+  Job jobs[MAX_WORKERS];
+  pthread_t threads[MAX_WORKERS];
+  unsigned size = launch->block[0] * launch->block[1] * launch->block[2];
+  for (int i = 0; i < launch->workers; i++) {
+    jobs[i] = {launch, &launch->pool->stacks[i]};
+    if (!ready(*jobs[i].stacks, size)) return -1;
+  }
+  current = launch;
+  catch_signals();
+  struct timespec from, to;
+  clock_gettime(CLOCK_MONOTONIC, &from);
+  int started = 1;
+  while (started < launch->workers && !pthread_create(&threads[started], nullptr, run_worker, &jobs[started])) started++;
+  run_worker(&jobs[0]);
+  for (int i = 1; i < started; i++) pthread_join(threads[i], nullptr);
+  clock_gettime(CLOCK_MONOTONIC, &to);
+  launch->elapsed_us = (to.tv_sec - from.tv_sec) * 1e6 + (to.tv_nsec - from.tv_nsec) * 1e-3;
+  restore_signals();
+  current = nullptr;
+  return 0;
+}
+
+}
