@@ -1,8 +1,9 @@
 """The farm's own expf: float32 in, float32 out, the same bits from numpy and from the host runtime.
 
-x as float64, clamped to ±CLAMP; k = round(x / ln 2); r = (x - k * LN2_HIGH) - k * LN2_LOW; exp(r) by Horner over
-POLYNOMIAL; times 2^k, exactly; rounded once to float32, which gives Inf, subnormals and 0 where they belong. Every
-step is one IEEE double operation, never contracted. A NaN comes back as it is. Within 0.5000001 ulp of the true value.
+x as float64, clamped to ±CLAMP; k = round(x / ln 2); r = (x - k * LN2_HIGH) - k * LN2_LOW; exp(r) by
+Horner over POLYNOMIAL; times 2^k, exactly; rounded once to float32, which gives Inf, subnormals and 0 where
+they belong. Every step is one IEEE double operation, never contracted. A NaN comes back as it is. Within
+0.5000001 ulp of the true value.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 
 import numpy as np
 
-CLAMP = 200.0  # far beyond where float32 overflows (88.7) and underflows (-104), and 2^k stays a normal double
+CLAMP = 200.0  # float32 leaves [-104, 88.8] long before, and 2^k stays a normal double
 INVERSE_LN2 = float.fromhex("0x1.71547652b82fep+0")
 LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")  # 32 significant bits: k * LN2_HIGH is exact for |k| < 2^21
 LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")

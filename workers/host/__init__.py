@@ -1,1 +1,1 @@
-"""Executes CUDA C text on the CPU: compiler driver, loader, guarded memory and the runtime that they share."""
+"""Executes CUDA C text on the CPU: compiler driver, loader, guarded memory and a runtime."""

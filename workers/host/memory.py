@@ -1,4 +1,4 @@
-"""Buffers for kernels whose neighbours are inaccessible pages, so that a wild access faults and can be named."""
+"""Buffers between inaccessible pages, so that a kernel's wild access faults and can be named."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class GuardedBuffer:
 
     def __init__(self, name: str, nbytes: int, alignment: int = 16) -> None:
         if alignment < 1 or alignment & (alignment - 1) or alignment > PAGE_BYTES:
-            raise ValueError(f"alignment {alignment} of buffer {name!r} is not a power of two up to {PAGE_BYTES}")
+            raise ValueError(
+                f"alignment {alignment} of buffer {name!r} is not a power of two up to {PAGE_BYTES}"
+            )
         self.name = name
         self.nbytes = nbytes
         self.read_only = False
@@ -35,7 +37,9 @@ class GuardedBuffer:
         try:
             self._map = mmap.mmap(-1, total, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
-            raise CannotRun(f"no memory for the {nbytes} bytes of buffer {name!r}: {error.strerror}") from error
+            raise CannotRun(
+                f"no memory for the {nbytes} bytes of buffer {name!r}: {error.strerror}"
+            ) from error
         whole = np.frombuffer(self._map, np.uint8)
         self._base: int = whole.ctypes.data
         self._open = whole[GUARD_BYTES : GUARD_BYTES + self._open_bytes]
@@ -50,7 +54,9 @@ class GuardedBuffer:
 
     def _protect(self, offset: int, nbytes: int, access: int) -> None:
         if _libc.mprotect(self._base + offset, nbytes, access):
-            raise CannotRun(f"buffer {self.name!r} can't be guarded: mprotect gave errno {ctypes.get_errno()}")
+            raise CannotRun(
+                f"buffer {self.name!r} can't be guarded: mprotect gave errno {ctypes.get_errno()}"
+            )
 
     def seal(self, read_only: bool = True) -> None:
         """Makes writing to the buffer a fault, or lets it be written again."""

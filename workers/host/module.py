@@ -154,8 +154,8 @@ class Module:
     ) -> Launch:
         """Runs a kernel to its end, with the interpreter's lock released.
 
-        Order 0 takes lanes, warps and blocks ascending, 1 descending. Raises Rejected when the launch is against
-        the rules or the arguments don't fit the signature, KernelFault when the kernel breaks one as it runs.
+        Order 0 takes lanes, warps and blocks ascending, 1 descending. Raises Rejected when the launch is
+        against the rules or the arguments don't fit, KernelFault when the kernel breaks a rule as it runs.
         """
         if entry not in self.entries:
             raise Rejected(f"no entry named {entry!r}; there are {', '.join(self.entries)}")
@@ -191,13 +191,16 @@ class Module:
 def check_size(entry: Entry, grid: Size, block: Size, shared_bytes: int) -> None:
     """Refuses what no GPU launches: each limit with what was asked for."""
     for noun, size, most in (("grid", grid, MAX_GRID), ("block", block, MAX_BLOCK)):
-        if len(size) != 3 or any(not 1 <= n <= m for n, m in zip(size, most, strict=True)):
+        if any(not 1 <= n <= m for n, m in zip(size, most, strict=True)):
             raise Rejected(f"{entry.name}: {noun} {size} is not between (1, 1, 1) and {most}")
     if (threads := block[0] * block[1] * block[2]) > MAX_THREADS:
         raise Rejected(f"{entry.name}: block {block} has {threads} threads, the most is {MAX_THREADS}")
-    if shared_bytes < 0 or (total := entry.static_shared_bytes + shared_bytes) > MAX_SHARED_BYTES:
-        raise Rejected(f"{entry.name}: {entry.static_shared_bytes} static and {shared_bytes} dynamic bytes of "
-                       f"shared memory, the most is {MAX_SHARED_BYTES}")  # fmt: skip
+    static = entry.static_shared_bytes
+    if not 0 <= shared_bytes <= MAX_SHARED_BYTES - static:
+        raise Rejected(
+            f"{entry.name}: {static} static and {shared_bytes} dynamic bytes of shared memory, "
+            f"the most is {MAX_SHARED_BYTES}"
+        )
 
 
 def pack(entry: Entry, args: Sequence[Argument]) -> ctypes.Array[ctypes.c_char]:
