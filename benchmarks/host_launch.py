@@ -93,7 +93,7 @@ def measure(subject: Subject, plain: ctypes.CDLL, cache: Path, turns: int) -> No
         module = Module(compiler.build(text, f"{subject.name}.cu", build, cache))
         for workers in (1, 2):
             size = (subject.grid, subject.block, subject.shared_bytes)
-            spent = median_ms(
+            spent = median_ms(  # type: ignore[misc]
                 lambda m=module, w=workers, s=size: m.launch(subject.name, *s, args, workers=w), turns
             )
             print(f"  {build}/{workers} {spent:8.3f} ms ({spent / base:.2f}x)", end="")

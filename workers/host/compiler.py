@@ -39,7 +39,7 @@ COMMON = (
     "-w",
 )
 BUILDS = {"exact": ("-ffp-contract=off",), "default": ("-ffp-contract=fast",)}
-LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", "-Wl,--as-needed")
+LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", "-Wl,--as-needed", "-Wl,-z,defs")
 GLUE = 'extern "C" __attribute__((visibility("default"))) const __host_kernel farm_kernels[] = {'
 ENTRY = re.compile(r"__global__\s+(?:__launch_bounds__\s*\([^()]*\)\s*)?void\s+"
                    r"(?:__launch_bounds__\s*\([^()]*\)\s*)?(\w+)\s*\(")  # fmt: skip
@@ -117,7 +117,9 @@ def flags(build: str, compiler: Compiler) -> tuple[str, ...]:
     if build not in BUILDS:
         raise Rejected(f"host has no build {build!r}; there are {', '.join(BUILDS)}")
     gnu = () if "clang" in compiler.version else ("-fno-gnu-unique",)
-    return (*COMMON, compiler.native, *gnu, *BUILDS[build])
+    # A fiber switch is a return that a shadow stack would not know.
+    x86 = ("-fcf-protection=none",) if compiler.target.startswith("x86_64") else ()
+    return (*COMMON, compiler.native, *gnu, *x86, *BUILDS[build])
 
 
 def build(
@@ -150,12 +152,17 @@ def build(
 def translate(text: str, name: str, entries: Sequence[str] = ()) -> str:
     """The text as the compiler sees it: header before, dynamic shared memory declared, glue after."""
     bare = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
-    found = list(entries) or ENTRY.findall(bare)
+    found = list(entries) or _entries(bare)
     if not found:
         raise Rejected(f"{name}: no __global__ function")
     glue = "".join(f"HOST_KERNEL({entry}) " for entry in dict.fromkeys(found))
     parts = ['#include "cuda_host.h"', f'#line 1 "{name}"', _declare_dynamic(text, bare, name)]
     return "\n".join([*parts, '#line 1 "launch glue"', GLUE, glue, "{0, 0, 0, 0}};", ""])
+
+
+def _entries(bare: str) -> list[str]:
+    """The text's __global__ functions; a template's instances have to be told."""
+    return [m[1] for m in ENTRY.finditer(bare) if not bare[: m.start()].rstrip().endswith(">")]
 
 
 def _declare_dynamic(text: str, bare: str, name: str) -> str:

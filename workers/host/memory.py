@@ -126,13 +126,13 @@ class Arena:
                 buffer.seal(False)
 
 
-def describe(address: int, write: bool) -> str:
-    """What an access to the address did, in words, with the guarded buffer it belongs to."""
-    doing = "write to" if write else "read of"
+def describe(address: int, write: bool | None) -> str:
+    """What an access to the address did, in words, with the guarded buffer it belongs to; None: not known."""
+    doing = "access to" if write is None else "write to" if write else "read of"
     for buffer in list(_live):
         if buffer.holds(address):
             place = buffer.locate(address)
-            if write and buffer.read_only and 0 <= address - buffer.address < buffer.nbytes:
+            if write is not False and buffer.read_only and 0 <= address - buffer.address < buffer.nbytes:
                 return f"write to read-only buffer {buffer.name!r}, {place}"
             return f"wild access ({doing} {address:#x}): {place}"
     if address < PAGE_BYTES:

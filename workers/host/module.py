@@ -169,7 +169,7 @@ class Module:
             block=block,
             dynamic_bytes=shared_bytes,
             descending=order,
-            workers=max(1, min(workers, MAX_WORKERS)),
+            workers=max(1, min(workers, grid[0] * grid[1] * grid[2], MAX_WORKERS)),
         )
         with _turn:
             request.pool = self._shared_pool()
@@ -238,5 +238,5 @@ def _word(value: Argument, parameter: Parameter) -> bytes | None:
 def _reason(report: _Report) -> str:
     text: str = report.text.decode(errors="replace")
     if report.kind == 1:
-        return memory.describe(report.address, bool(report.write)) + text
+        return memory.describe(report.address, {0: False, 1: True}.get(report.write)) + text
     return text

@@ -8,7 +8,7 @@
 #define __device__
 #define __host__
 #define __constant__
-#define __shared__ static thread_local
+#define __shared__ static thread_local __attribute__((aligned(16)))  // text reads float arrays as float4
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
@@ -198,7 +198,9 @@ inline float __host_half_to_float(unsigned short bits) {
   typedef short halves __attribute__((vector_size(16)));
   return __builtin_ia32_vcvtph2ps((halves){(short)bits})[0];
 #elif defined(__aarch64__)
-  return (float)__host_bits<__fp16>(bits);
+  __fp16 half;
+  __builtin_memcpy(&half, &bits, sizeof(half));
+  return (float)half;
 #else
   unsigned sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
   if (rest >= 0x7c00u) return __uint_as_float(sign | 0x7f800000u | (rest & 0x3ffu) << 13);

@@ -30,7 +30,7 @@ struct __host_warp {
 // What Python fills in and reads back; workers/host/module.py has the same fields.
 struct Report {
   int kind;  // 0 well, 1 a fault at `address`, 2 a rule of CUDA broken
-  int write;
+  int write;  // 1 a write, 0 a read, -1 where the CPU does not say
   unsigned long long address;
   char text[256];
 };
@@ -92,7 +92,7 @@ Worker &worker_of(__host_thread *thread) { return *static_cast<Worker *>(thread-
   siglongjmp(worker.landing, 1);
 }
 
-[[noreturn]] void report_fault(Worker &worker, const __host_thread *thread, int number, siginfo_t *info, bool write) {
+[[noreturn]] void report_fault(Worker &worker, const __host_thread *thread, int number, siginfo_t *info, int write) {
   char *at = static_cast<char *>(info->si_addr);
   char *guard = worker.stacks->shared_end;
   if (number == SIGFPE) fail(worker, 2, thread, "arithmetic fault: an integer division by zero or an overflow of one");
@@ -113,10 +113,10 @@ void on_signal(int number, siginfo_t *info, void *argument) {
   ucontext_t *context = static_cast<ucontext_t *>(argument);
 #if defined(__x86_64__)
   unsigned long sp = context->uc_mcontext.gregs[REG_RSP];
-  bool write = context->uc_mcontext.gregs[REG_ERR] & 2;
+  int write = context->uc_mcontext.gregs[REG_ERR] >> 1 & 1;
 #else
   unsigned long sp = context->uc_mcontext.sp;
-  bool write = false;
+  int write = -1;
 #endif
   if (current && stacks_holding(current->pool, current->workers, sp)) {
     const __host_thread *thread = record_in(sp);

@@ -1,0 +1,46 @@
+"""Builds a text in a cache of the session and launches one of its kernels over named buffers."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from workers.backend import Unavailable
+from workers.host import compiler
+from workers.host.memory import Arena
+from workers.host.module import Module
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    try:
+        compiler.find()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    return tmp_path_factory.mktemp("modules")
+
+
+@pytest.fixture
+def load(cache) -> Callable[..., Module]:
+    """load(text) -> the loaded module."""
+
+    def _load(text: str, build: str = "exact", **options) -> Module:
+        return Module(compiler.build(text, "k.cu", build, cache, **options))
+
+    return _load
+
+
+@pytest.fixture
+def run(load) -> Callable[..., np.ndarray]:
+    """run(text, inputs, out, …) launches the kernel `k(inputs…, out)` and returns the output array."""
+
+    def _run(text, inputs, out, block=32, grid=1, shared=0, order=0, workers=1, scalars=(), **options):
+        arena = Arena()
+        buffers = [arena.place(f"in{i}", np.asarray(a)) for i, a in enumerate(inputs)]
+        target = arena.place("out", out)
+        size = (grid, 1, 1), block if isinstance(block, tuple) else (block, 1, 1)
+        load(text, **options).launch("k", *size, shared, [*buffers, target, *scalars], order, workers)
+        assert arena.check() == []
+        return target.view.view(out.dtype).copy()
+
+    return _run
