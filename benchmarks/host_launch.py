@@ -7,15 +7,17 @@ import ctypes
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from workers.host import compiler
 from workers.host.memory import Arena, GuardedBuffer
-from workers.host.module import Module, Size
+from workers.host.module import Argument, Module, Size
 
 HERE = Path(__file__).parent / "host"
 
@@ -58,8 +60,6 @@ def fill(subject: Subject, arena: Arena) -> list[GuardedBuffer]:
 
 def median_ms(run: Callable[[], object], turns: int) -> float:
     """The median of some turns after one that doesn't count."""
-    import time
-
     run()
     times = []
     for _ in range(turns):
@@ -82,7 +82,7 @@ def measure(subject: Subject, plain: ctypes.CDLL, cache: Path, turns: int) -> No
     """Prints one line: plain C, then each build and number of workers, and whether the exact bits agree."""
     arena = Arena()
     buffers = fill(subject, arena)
-    args = [*buffers, *map(np.int32, subject.scalars)]
+    args: list[Argument] = [*buffers, *map(np.int32, subject.scalars)]
     function = plain[subject.name]
     words = [ctypes.c_void_p(b.address) for b in buffers] + [ctypes.c_int(n) for n in subject.scalars]
     base = median_ms(lambda: function(*words), turns)
@@ -93,9 +93,7 @@ def measure(subject: Subject, plain: ctypes.CDLL, cache: Path, turns: int) -> No
         module = Module(compiler.build(text, f"{subject.name}.cu", build, cache))
         for workers in (1, 2):
             size = (subject.grid, subject.block, subject.shared_bytes)
-            spent = median_ms(  # type: ignore[misc]
-                lambda m=module, w=workers, s=size: m.launch(subject.name, *s, args, workers=w), turns
-            )
+            spent = median_ms(partial(module.launch, subject.name, *size, args, workers=workers), turns)
             print(f"  {build}/{workers} {spent:8.3f} ms ({spent / base:.2f}x)", end="")
         if build == "exact":
             print(f" same bits: {bool((buffers[-1].view == want).all())}", end="")

@@ -1,10 +1,21 @@
 """What CUDA text may say: built-in variables, vector types, intrinsics, shared memory, shuffles, atomics."""
 
+import platform
+
 import numpy as np
 import pytest
 
+from workers.host import compiler
+
 K = 'extern "C" __global__ void k'
 ZEROS = np.zeros(64, np.float32)
+HALF_BITS = np.arange(65536, dtype=np.uint16)
+HALVES = (
+    K
+    + """(const unsigned short *h, float *out) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x; out[i] = __host_half_to_float(h[i]);
+    }"""
+)
 
 
 def test_built_in_variables_in_three_dimensions(run):
@@ -188,15 +199,16 @@ def test_atomics_from_two_workers(run):
 
 
 def test_every_half_converts_exactly(run):
-    text = (
-        K
-        + """(const unsigned short *h, float *out) {
-        int i = blockIdx.x * blockDim.x + threadIdx.x; out[i] = __host_half_to_float(h[i]);
-    }"""
-    )
-    bits = np.arange(65536, dtype=np.uint16)
-    got = run(text, [bits], np.zeros(65536, np.float32), block=256, grid=256)
-    np.testing.assert_array_equal(got, bits.view(np.float16).astype(np.float32))
+    got = run(HALVES, [HALF_BITS], np.zeros(65536, np.float32), block=256, grid=256)
+    np.testing.assert_array_equal(got, HALF_BITS.view(np.float16).astype(np.float32))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="F16C is x86's")
+def test_every_half_converts_exactly_without_the_cpus_help(run, monkeypatch):
+    monkeypatch.setenv("CXX", f"{compiler.find().path} -mno-f16c -mno-avx512f -DNO_F16C")
+    text = HALVES.replace("out[i]", "\n#ifdef __F16C__\n#error\n#endif\nout[i]")
+    got = run(text, [HALF_BITS], np.zeros(65536, np.float32), block=256, grid=256)
+    np.testing.assert_array_equal(got, HALF_BITS.view(np.float16).astype(np.float32))
 
 
 def test_rsqrtf_is_the_rounded_double(run):

@@ -194,7 +194,11 @@ inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
 
 // The value of an IEEE half given by its bits: exact, subnormals and infinities included; a NaN stays one.
 inline float __host_half_to_float(unsigned short bits) {
-#if defined(__F16C__)
+#if defined(__clang__) && (defined(__F16C__) || defined(__aarch64__))
+  _Float16 half;
+  __builtin_memcpy(&half, &bits, sizeof(half));
+  return (float)half;
+#elif defined(__F16C__)
   typedef short halves __attribute__((vector_size(16)));
   return __builtin_ia32_vcvtph2ps((halves){(short)bits})[0];
 #elif defined(__aarch64__)
