@@ -233,7 +233,8 @@ def _worst_rows(found: np.ndarray, axis: int) -> tuple[tuple[int, float], ...]:
 def relative_ratio(got: np.ndarray, twin: np.ndarray) -> float:
     """The usual rule's error over its limit, as that rule has it: an Inf in the twin passes anything."""
     limit = RELATIVE * np.maximum(np.abs(twin, dtype=np.float64), 1.0)
-    ratio = np.abs(got.astype(np.float64) - twin) / limit
+    with np.errstate(invalid="ignore"):  # Inf - Inf and Inf / Inf
+        ratio = np.abs(got.astype(np.float64) - twin) / limit
     return float(np.where(np.isnan(ratio), 0.0, ratio).max(initial=0.0))
 
 
