@@ -94,6 +94,7 @@ def _cancelling(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
     """The last half is the first negated, up to a rest; a middle block is small; one block has pairs."""
     x = normal(draws)
     rest = np.where(one_of(draws, 8), np.float32(2.0**-12), np.float32(0))
+    rest[:, 0] = 2.0**-12  # short rows draw none
     length = x.shape[1]
     half = length // drawing.unit // 2 * drawing.unit
     if half:

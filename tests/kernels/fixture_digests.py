@@ -1,4 +1,4 @@
-"""Prints the digests of a few fixtures as JSON; needs numpy and the checkout alone, so that any numpy can be tried."""
+"""Prints the digests of a few fixtures as JSON; needs numpy and the checkout alone, so try any numpy."""
 
 from __future__ import annotations
 
