@@ -21,7 +21,7 @@ from workers.backend import backend
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.request import READY, Answer, Request
-from workers.runner import blame, ended, run_case
+from workers.runner import blame, ended, run_case, wall_clock
 from workers.wire import Channel, Closed
 
 PR_SET_PDEATHSIG = 1
@@ -91,7 +91,7 @@ def serve(channel: Channel[Request], request: Request, cache: ImageCache) -> Non
     try:
         chosen = backend(request.backend)
     except Exception as error:  # noqa: BLE001 - a backend's module may fail in any way when imported
-        evidence = ended(request, Verdict.ERROR, blame(error)[1])
+        evidence = ended(request, Verdict.ERROR, blame(error)[1], wall_clock(), wall_clock())
     else:
         evidence = run_case(request, chosen, cache, announce=announce)
     channel.send(Answer(request.evidence_id, "", evidence))

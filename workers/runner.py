@@ -122,7 +122,7 @@ def run_case(
 
 
 def blame(error: Exception) -> tuple[Verdict, str]:
-    """The verdict that an error stands for, and its message; what isn't the kernel's for sure is the farm's."""
+    """The verdict that an error stands for, and its message; what isn't surely the kernel's is the farm's."""
     verdict = next((verdict for kind, verdict in VERDICTS if isinstance(error, kind)), Verdict.ERROR)
     expected = isinstance(error, FarmError)
     return verdict, str(error) if expected else f"{type(error).__name__}: {error}"
@@ -217,7 +217,7 @@ def save_output(plan: Plan, run: Run, path: Path) -> None:
     np.save(path, last.view(run.images[last.name]), allow_pickle=False)
 
 
-def ended(request: Request, verdict: Verdict, reason: str, clock: Clock = wall_clock) -> Evidence:
-    """Evidence for a case whose child can't write it any more, or that never ran."""
-    draft = Draft(request, clock, lambda phase: None, started_us=clock())
+def ended(request: Request, verdict: Verdict, reason: str, started_us: int, finished_us: int) -> Evidence:
+    """Evidence for a case whose own process can't write it any more, or that never ran."""
+    draft = Draft(request, lambda: finished_us, lambda phase: None, started_us)
     return draft.evidence(verdict, reason)

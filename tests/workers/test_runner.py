@@ -166,7 +166,10 @@ def test_exact_build_takes_every_order_when_a_backend_has_several(
 def test_verdict_is_skip_with_got_and_want_when_the_op_refuses() -> None:
     request = request_for(matvec_case(shape=Shape.of(rows=3, cols=48)))
     evidence = ran(raising(AssertionError("never run")), request)
-    assert (evidence.verdict, evidence.reason) == (Verdict.SKIP, "cols 48 is not a multiple of the K-tile 32")
+    assert (evidence.verdict, evidence.reason) == (
+        Verdict.SKIP,
+        "cols 48 is not a multiple of the K-tile 32; pad to 64",
+    )
 
 
 def test_verdict_is_skip_when_the_file_is_not_here() -> None:

@@ -1,0 +1,203 @@
+"""Isolation: one bad kernel spoils no neighbour, and no child is left behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernels.model import Evidence, Verdict
+from tests.workers.cases import matvec_case, request_for
+from workers.child_process import MARK, marked
+from workers.isolate import Isolated, cause_of_death
+
+FAKES = Path(__file__).parent / "fakes"
+GOOD = 3
+LONG_S = 60.0
+SHORT_S = 0.5
+
+
+@pytest.fixture
+def slot() -> Iterator[Isolated]:
+    isolated = Isolated(FAKES)
+    yield isolated
+    isolated.close()
+
+
+def ask(slot: Isolated, rows: int, deadline_s: float = LONG_S) -> Evidence:
+    return slot.run(request_for(matvec_case(rows=rows), "moody"), deadline_s)
+
+
+def children() -> set[int]:
+    """Processes that any child of this test's process marked."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            text = entry.read_bytes()
+        except OSError:
+            continue
+        if f"{MARK}=".encode() in text and f"FARM_TEST={os.getpid()}".encode() in text:
+            found.add(int(entry.parent.name))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def marked_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FARM_TEST", str(os.getpid()))
+
+
+def test_child_is_kept_when_cases_pass(slot: Isolated) -> None:
+    first, second = ask(slot, GOOD), ask(slot, GOOD + 1)
+    assert (first.verdict, second.verdict) == (Verdict.PASS, Verdict.PASS)
+    assert first.compiler == second.compiler
+    assert first.compiler != f"process {os.getpid()}"
+
+
+def test_every_case_gets_its_verdict_when_the_third_crashes(slot: Isolated) -> None:
+    verdicts = [ask(slot, rows).verdict for rows in (3, 4, 101, 5, 6, 7)]
+    assert verdicts == [Verdict.PASS] * 2 + [Verdict.CRASH] + [Verdict.PASS] * 3
+    slot.close()
+    assert not children()
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (101, "died of SIGSEGV in phase launch"),
+        (102, "died of SIGABRT in phase launch"),
+        (107, "died of SIGABRT in phase launch"),
+        (110, "wild access"),
+        (111, "exited with status 7 in phase launch"),
+    ],
+)
+def test_verdict_is_crash_when_a_case_ends_its_child(slot: Isolated, rows: int, reason: str) -> None:
+    evidence = ask(slot, rows)
+    assert (evidence.verdict, evidence.reason) == (Verdict.CRASH, reason)
+    assert not children()
+
+
+def test_verdict_is_crash_when_a_case_closes_the_connection(slot: Isolated) -> None:
+    evidence = ask(slot, 113)
+    assert evidence.verdict is Verdict.CRASH
+    assert evidence.reason.startswith(("closed its connection", "exited with status 1"))
+
+
+@pytest.mark.parametrize("rows", [103, 104, 106])
+def test_verdict_is_timeout_when_a_case_outlives_its_deadline(slot: Isolated, rows: int) -> None:
+    slot.start()
+    evidence = ask(slot, rows, SHORT_S)
+    assert evidence.verdict is Verdict.TIMEOUT
+    assert evidence.reason == "outlived its deadline of 0.5 s in phase launch and was killed"
+    assert not children()
+    assert ask(slot, GOOD).verdict is Verdict.PASS
+
+
+def test_verdict_is_error_when_a_signal_came_from_outside(slot: Isolated) -> None:
+    evidence = ask(slot, 112)
+    assert evidence.verdict is Verdict.ERROR
+    assert "SIGKILL" in evidence.reason
+
+
+def test_verdict_is_error_when_memory_is_over_the_limit() -> None:
+    slot = Isolated(FAKES, memory_bytes=4 << 30)
+    evidence = ask(slot, 105)
+    slot.close()
+    assert evidence.verdict is Verdict.ERROR
+    assert "Unable to allocate 1.00 TiB" in evidence.reason
+
+
+def test_crash_is_tried_again_alone_when_the_child_was_used(slot: Isolated) -> None:
+    ask(slot, GOOD)
+    evidence = ask(slot, 109)
+    assert evidence.verdict is Verdict.PASS
+    assert evidence.reason == (
+        "flaky: crashed behind other cases, not alone (died of SIGSEGV in phase launch)"
+    )
+
+
+def test_child_is_replaced_when_a_guard_band_broke(slot: Isolated) -> None:
+    before = ask(slot, GOOD)
+    broken = ask(slot, 114)
+    after = ask(slot, GOOD)
+    assert (broken.verdict, broken.reason) == (Verdict.FAIL, "1 byte behind out")
+    assert before.compiler == broken.compiler != after.compiler
+
+
+def test_evidence_arrives_when_a_case_prints_what_looks_like_a_message(slot: Isolated) -> None:
+    assert ask(slot, 108).verdict is Verdict.PASS
+
+
+def test_reason_has_the_last_lines_when_a_crash_printed_some(slot: Isolated, tmp_path: Path) -> None:
+    (tmp_path / "chatty.py").write_text("import os\nprint('oops', flush=True)\nos.abort()\n")
+    chatty = Isolated(tmp_path)
+    evidence = chatty.run(request_for(matvec_case(), "chatty"), LONG_S)
+    assert (evidence.verdict, evidence.reason) == (
+        Verdict.ERROR,
+        "died of SIGABRT in phase start; printed: oops",
+    )
+
+
+def test_next_case_gets_a_new_child_when_the_idle_one_was_killed(slot: Isolated) -> None:
+    pid = int(ask(slot, GOOD).compiler.split()[1])
+    os.kill(pid, signal.SIGKILL)
+    wait_for_end(pid)
+    assert ask(slot, GOOD).verdict is Verdict.PASS
+
+
+def test_verdict_is_error_when_the_backend_is_unknown(slot: Isolated) -> None:
+    evidence = slot.run(request_for(matvec_case(), "abacus"), LONG_S)
+    assert evidence.verdict is Verdict.ERROR
+    assert "no backend named 'abacus'; there are moody, twin" in evidence.reason.replace("host, ", "")
+
+
+@pytest.mark.parametrize("rows", [GOOD, 103, 104, 106])
+def test_no_child_is_left_when_its_agent_is_killed(rows: int) -> None:
+    script = (
+        "import sys; from pathlib import Path; from tests.workers.test_isolate import *\n"
+        "slot = Isolated(FAKES); slot.start(); slot._ready(); print(slot._child.pid, flush=True)\n"
+        f"ask(slot, {rows}); ask(slot, 103)"
+    )
+    agent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=FAKES.parents[2])
+    assert agent.stdout is not None
+    pid = int(agent.stdout.readline())
+    child = os.pidfd_open(pid)
+    agent.kill()
+    agent.wait()
+    agent.stdout.close()
+    assert select.select([child], [], [], 20)[0], "the child outlived its agent"
+    os.close(child)
+
+
+def wait_for_end(pid: int) -> None:
+    descriptor = os.pidfd_open(pid)
+    assert select.select([descriptor], [], [], 20)[0]
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("status", "late", "phase", "verdict"),
+    [
+        (None, True, "launch", Verdict.TIMEOUT),
+        (None, True, "inputs", Verdict.ERROR),
+        (None, True, "", Verdict.ERROR),
+        (-signal.SIGSEGV, False, "compare", Verdict.CRASH),
+        (-signal.SIGSEGV, True, "launch", Verdict.CRASH),
+        (-signal.SIGSEGV, False, "inputs", Verdict.ERROR),
+        (-signal.SIGTERM, False, "launch", Verdict.ERROR),
+        (1, False, "launch", Verdict.CRASH),
+    ],
+)
+def test_only_the_kernels_own_phases_are_blamed_on_it(
+    status: int | None, late: bool, phase: str, verdict: Verdict
+) -> None:
+    assert cause_of_death(status, late, phase, 1.0)[0] is verdict
+
+
+def test_marked_finds_nothing_when_no_process_has_the_mark() -> None:
+    assert list(marked("0" * 32)) == []
