@@ -1,0 +1,123 @@
+"""The CUDA text itself, compiled by the machine's C++ compiler and executed on the CPU."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels import source
+from kernels.model import Arg, Buffer, BufferArg, Build, Device, Launch, LaunchRecord, Plan, Role
+from workers.backend import Run, poisoned
+from workers.host import compiler
+from workers.host.memory import Arena
+from workers.host.module import Argument, Module
+from workers.machine import cpu_device
+from workers.state import compile_cache
+
+# What a GPU does in hardware and the host's runtime in code of its own.
+SUBSTITUTE = re.compile(r"\b(expf|rsqrtf)\s*\(")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A text ready to launch."""
+
+    module: Module
+    digest: str  # SHA-256 of the module's file
+    substitutes: tuple[str, ...]
+
+
+class Host:
+    name = "host"
+    orders = 2  # lanes, warps and blocks ascending, then descending
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[str, Build], Loaded] = {}  # by digest of the text
+
+    def devices(self) -> tuple[Device, ...]:
+        compiler.find()
+        return (cpu_device(),)
+
+    def run(self, plan: Plan, images: Mapping[str, np.ndarray], device: Device, turn: int) -> Run:
+        """Launches in order, inputs sealed, guards checked behind every launch."""
+        used = compiler.find()
+        began = time.perf_counter()
+        texts = [self._load(launch, plan.build) for launch in plan.launches]
+        compile_us = (time.perf_counter() - began) * 1e6
+        arena = _fill(plan, images, turn)
+        records, guards = [], []
+        with arena.sealed(buffer.name for buffer in plan.buffers if buffer.role is Role.IN):
+            for number, (launch, text) in enumerate(zip(plan.launches, texts, strict=True)):
+                records.append(_launch(launch, text, plan, arena, turn % self.orders))
+                guards += [f"launch {number} {launch.kernel}: {line}" for line in _written(plan, arena)]
+        return Run(
+            images={buffer.name: _collect(buffer, images, arena) for buffer in plan.buffers},
+            launches=tuple(records),
+            guards=tuple(guards),
+            compiler=used.version,
+            flags=" ".join(compiler.flags(plan.build, used)),
+            compile_us=compile_us,
+            substitutes=tuple(sorted({name for text in texts for name in text.substitutes})),
+        )
+
+    def _load(self, launch: Launch, build: Build) -> Loaded:
+        text = source.text(launch.kernel, launch.kind)
+        key = (hashlib.sha256(text.encode()).hexdigest(), build)
+        if key not in self._loaded:
+            name = f"{launch.entry}.cu"
+            path = compiler.build(text, name, build.value, compile_cache())
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            bare = compiler.COMMENT.sub(" ", text)
+            self._loaded[key] = Loaded(Module(path), digest, tuple(sorted(set(SUBSTITUTE.findall(bare)))))
+        return self._loaded[key]
+
+
+def _fill(plan: Plan, images: Mapping[str, np.ndarray], turn: int) -> Arena:
+    """Guarded buffers: inputs copied in, everything else poisoned."""
+    arena = Arena()
+    for buffer in plan.buffers:
+        given = images[buffer.name] if buffer.role is Role.IN else poisoned(buffer.nbytes, turn)
+        arena.place(buffer.name, given, buffer.align)
+    return arena
+
+
+def _launch(launch: Launch, text: Loaded, plan: Plan, arena: Arena, order: int) -> LaunchRecord:
+    args = [_argument(arg, plan, arena) for arg in launch.args]
+    done = text.module.launch(
+        launch.entry, launch.grid, launch.block, launch.dynamic_shared_bytes, args, order
+    )
+    return LaunchRecord(
+        launch.kernel,
+        done.entry,
+        done.grid,
+        done.block,
+        done.static_shared_bytes,
+        done.dynamic_shared_bytes,
+        text.digest,
+        done.elapsed_us,
+    )
+
+
+def _argument(arg: Arg, plan: Plan, arena: Arena) -> Argument:
+    if isinstance(arg, BufferArg):
+        return arena.buffers[arg.buffer].address + plan.buffer(arg.buffer).offset
+    return float(arg.value) if arg.dtype == "f4" else int(arg.value)
+
+
+def _written(plan: Plan, arena: Arena) -> list[str]:
+    """Broken guards of the buffers a kernel can write; a sealed buffer's guards are sealed with it."""
+    writable = [buffer.name for buffer in plan.buffers if buffer.role is not Role.IN]
+    return [line for name in writable for line in arena.buffers[name].broken()]
+
+
+def _collect(buffer: Buffer, images: Mapping[str, np.ndarray], arena: Arena) -> np.ndarray:
+    """What is in a buffer now; a sealed input is what was given."""
+    return images[buffer.name] if buffer.role is Role.IN else arena.buffers[buffer.name].view.copy()
+
+
+BACKEND = Host()
