@@ -1,0 +1,64 @@
+"""Writes the capability matrix for docs and programs."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from db.session import open_existing
+from farm import exports
+from farm.cli import options
+from farm.reader import read_matrix
+from kernels.errors import FarmError
+from kernels.model import Build
+
+
+@click.command(short_help=__doc__)
+@click.option(
+    "--format", "format_name", metavar="FORMAT", default="md", show_default=True, help="md, csv or json."
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="File to write, whole or not at all; else stdout."
+)
+@click.option("--device", "glob", metavar="GLOB", help="Only what matches in class, board name or UUID.")
+@click.option("--build", type=click.Choice([build.value for build in Build]), help="Only this build.")
+@options.database
+def export(format_name: str, output: Path | None, glob: str | None, build: str | None, url: str) -> None:
+    """Writes the capability matrix for docs and programs.
+
+    A cell that nobody ran has a mark of its own in every format, and no verdict.
+    """
+    chosen = exports.export(format_name)
+    database = open_existing(url)
+    with database.reading() as s:
+        matrix = read_matrix(s, time.time_ns() // 1000)
+    matrix = matrix.of_device(glob) if glob else matrix
+    matrix = matrix.of_build(build) if build else matrix
+    text = chosen.render(matrix)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_whole(output, text)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replaces a file in one step: a reader sees the old text or the new one."""
+    path = path.resolve()
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf8", newline="\n")  # a pipe or a terminal can't be replaced
+            return
+        fresh.write_text(text, encoding="utf8", newline="\n")
+        fresh.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            fresh.unlink()
+        raise FarmError(f"can't write {path}: {error.strerror or error}; name another --output") from None
+
+
+COMMAND = export

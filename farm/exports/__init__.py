@@ -1,0 +1,48 @@
+"""One file per format, each with one constant EXPORT; finds them by folder and names what exists."""
+
+from __future__ import annotations
+
+import math
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import Any
+
+from farm.marks import timestamp
+from farm.matrix import Cell, Matrix
+from kernels.errors import UnknownName
+
+
+@dataclass(frozen=True)
+class Export:
+    """A format: how it is called and how a matrix, one column per board, becomes its text."""
+
+    name: str
+    render: Callable[[Matrix], str]
+
+
+def names() -> list[str]:
+    """Every format's name: its file's."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def export(name: str) -> Export:
+    if name not in names():
+        raise UnknownName("format", name, names())
+    found: Export = import_module(f"{__name__}.{name}").EXPORT
+    return found
+
+
+def record(cell: Cell) -> dict[str, Any]:
+    """A cell under the names of the JSON schema; figures that aren't finite become None."""
+    values = {f.name: getattr(cell, f.name) for f in fields(Cell)}
+    last_run_us = values.pop("last_run_us")
+    reason = values.pop("reason")
+    values = {name: _finite(value) for name, value in values.items()}
+    last_run = None if last_run_us is None else timestamp(last_run_us)
+    return values | {"last_run": last_run, "reason": reason}
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

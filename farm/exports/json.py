@@ -1,0 +1,21 @@
+"""JSON for programs: every cell of every board, schema 1."""
+
+from __future__ import annotations
+
+import json
+
+from farm.exports import Export, record
+from farm.marks import timestamp
+from farm.matrix import Matrix
+
+SCHEMA = 1
+
+
+def render(matrix: Matrix) -> str:
+    cells = [record(cell) for cell in matrix.cells]
+    head = {"schema": SCHEMA, "generated_at": timestamp(matrix.generated_us)}
+    document = head | {"catalog_digest": matrix.catalog_digest, "cells": cells}
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+EXPORT = Export("json", render)

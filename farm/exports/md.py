@@ -1,0 +1,120 @@
+"""Markdown for docs: a table per backend, device classes side by side, with legend, date and devices."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from farm.exports import Export
+from farm.marks import FLAGS, LEGEND, NEVER_RUN, mark, timestamp
+from farm.matrix import Cell, Column, Matrix
+
+Place = tuple[str, str, str, str]  # op, kernel, kind, device class
+
+SPECIAL = re.compile(r"([\\|*\[\]`~#])")
+
+
+def render(matrix: Matrix) -> str:
+    """The worst of a class's boards and of the builds that ran; named where another never ran."""
+    by_class = matrix.by_class()
+    backends = sorted({column.backend for column in by_class.columns}, key=_cuda_last)
+    parts = ["# Capability matrix", *(_section(by_class, backend) for backend in backends)]
+    return "\n\n".join([*parts, _legend(), _devices(matrix), _provenance(matrix)]) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown and HTML show as it is, on one line."""
+    return SPECIAL.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Cells are given ready: escaped where they come from outside."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cuda_last(backend: str) -> tuple[bool, str]:
+    return backend == "cuda", backend
+
+
+def _section(matrix: Matrix, backend: str) -> str:
+    classes = [column.device_class for column in matrix.columns if column.backend == backend]
+    mine = [cell for cell in matrix.cells if cell.backend == backend]
+    builds = Counter(_place(cell) for cell in mine)
+    cells = {_place(cell): cell for cell in replace(matrix, cells=tuple(mine)).across_builds().cells}
+    names = dict.fromkeys(place[:3] for place in cells)
+    rows = [_row(name, [cells.get((*name, where)) for where in classes], builds) for name in names]
+    header = ["kernel", "kind", "rungs without the device"]
+    header += [escaped(where) for where in classes]
+    if not any(row[2] for row in rows):
+        header, rows = [*header[:2], *header[3:]], [[*row[:2], *row[3:]] for row in rows]
+    known = ", ".join(escaped(build) for build in dict.fromkeys(cell.build for cell in mine))
+    return f"## {escaped(backend)}\n\n{_tally(mine)} Builds: {known or 'none'}.\n\n{table(header, rows)}"
+
+
+def _place(cell: Cell) -> Place:
+    return cell.op, cell.kernel, cell.kind, cell.device_class
+
+
+def _tally(cells: Iterable[Cell]) -> str:
+    """12 PASS, 1 FAIL, 107 never run."""
+    verdicts = [cell.verdict or "never run" for cell in cells]
+    words = [*(word for word, _, _ in LEGEND if word != NEVER_RUN), "never run"]
+    counted = [f"{verdicts.count(word):,} {word}" for word in words if word in verdicts]
+    return ", ".join(counted or ["no cells"]) + "."
+
+
+def _row(name: tuple[str, ...], cells: Sequence[Cell | None], builds: Counter[Place]) -> list[str]:
+    op, kernel, kind = name
+    waiting = [set(cell.rungs) for cell in cells if cell and cell.verdict is None]
+    shared = set.intersection(*waiting) if waiting else set()
+    rungs = " ".join(rung for rung in ("twin", "host", "builds") if rung in shared)
+    marks = [_mark(cell, shared, builds[_place(cell)]) if cell else "" for cell in cells]
+    return [escaped(f"{op}/{kernel}"), escaped(kind), rungs, *marks]
+
+
+def _mark(cell: Cell, shared: set[str], builds: int) -> str:
+    """The verdict in bold where it is bad, the builds that it rests on where others never ran."""
+    if cell.verdict is None:
+        return " ".join([NEVER_RUN, *(rung for rung in cell.rungs if rung not in shared)])
+    text = escaped(mark(cell))
+    text = f"**{text}**" if cell.verdict.bad else text
+    return text if len(cell.build.split("+")) == builds else f"{text} {escaped(cell.build)} only"
+
+
+def _legend() -> str:
+    rows = [(word, means, who) for word, means, who in LEGEND]
+    flags = [f"- ({flag}): {means}." for flag, (_, means) in FLAGS.items()]
+    rungs = (
+        "A rung says what is known without a verdict of the device: `twin`, the twin agrees with the oracle; "
+        "`host`, the CUDA text passed on a CPU; `builds`, it compiles for the device's architecture. None of "
+        "them is a verdict. A class shows the worst of its boards, a mark the worst of the builds that ran."
+    )
+    return "\n\n".join(["## Legend", table(("mark", "means", "who acts"), rows), "\n".join(flags), rungs])
+
+
+def _devices(matrix: Matrix) -> str:
+    boards = [column for column in matrix.columns if column.device]
+    targets = [column for column in matrix.columns if not column.device]
+    lines = [_board(column) for column in {c.device: c for c in boards}.values()]
+    if targets:
+        named = ", ".join(
+            escaped(f"{column.name} ({column.device_class}, {column.sm})") for column in targets
+        )
+        lines.append(f"- Targets that no board fills yet: {named}")
+    return "## Devices\n\n" + "\n".join(lines or ["- none"])
+
+
+def _board(column: Column) -> str:
+    return f"- {escaped(column.device_class)}: {escaped(column.name)} ({escaped(column.device)})"
+
+
+def _provenance(matrix: Matrix) -> str:
+    when = timestamp(matrix.generated_us)
+    return f"Written by `farm export` at {when} against catalog {escaped(matrix.catalog_digest)}."
+
+
+EXPORT = Export("md", render)

@@ -1,0 +1,52 @@
+"""How a cell is written down, the same in every table, and what its words mean."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from farm.matrix import Cell
+from kernels.model import Verdict
+
+NEVER_RUN = "·"
+
+# Verdict, what it means, who acts.
+LEGEND: tuple[tuple[str, str, str], ...] = (
+    (Verdict.PASS, "inside its rule at every element", "nobody"),
+    (
+        Verdict.FAIL,
+        "it ran and is wrong: numbers, an unwritten output, a guard band, differing repeats",
+        "kernel author",
+    ),
+    (Verdict.CRASH, "it took its process or context down", "kernel author"),
+    (Verdict.TIMEOUT, "it outlived its deadline and was killed", "kernel author"),
+    (Verdict.REJECT, "the compiler or loader refused it for this device", "kernel author"),
+    (Verdict.ERROR, "the farm or the host is at fault; nothing is known about the kernel", "operator"),
+    (Verdict.LOST, "workers vanished until the budget for that was spent", "operator"),
+    (Verdict.SKIP, "refused: not this shape, device or input; the reason says why", "nobody"),
+    (NEVER_RUN, "never run here: nothing is known", "whoever has the device"),
+)
+
+FLAGS: dict[str, tuple[str, str]] = {  # flag -> (sign in narrow tables, meaning)
+    "stale": ("~", "the source has changed since; the verdict is about the old one"),
+    "flaky": ("!", "the same source passed and was bad at the same case"),
+    "suspect": ("?", "the board is set aside"),
+}
+
+
+def mark(cell: Cell) -> str:
+    """PASS, FAIL (stale), or · for never run; in front of a verdict stands nothing else."""
+    if cell.verdict is None:
+        return NEVER_RUN
+    return f"{cell.verdict} ({', '.join(cell.flags)})" if cell.flags else str(cell.verdict)
+
+
+def narrow_mark(cell: Cell) -> str:
+    """As `mark`, with one sign per flag: PASS~."""
+    if cell.verdict is None:
+        return NEVER_RUN
+    return cell.verdict + "".join(FLAGS[flag][0] for flag in cell.flags if flag in FLAGS)
+
+
+def timestamp(us: int) -> str:
+    """2026-11-29T20:01:02Z"""
+    return datetime.fromtimestamp(us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

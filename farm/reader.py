@@ -1,0 +1,49 @@
+"""Reads the matrix from a database: the only place where rows, catalog and targets meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from db import capability, device
+from db.session import Session
+from farm.matrix import Claim, Matrix, Row, pivot, row_of
+from farm.targets import target_gpus
+from kernels import catalog, registry, source
+from kernels.errors import FarmError, UsageError
+from kernels.model import Build
+
+
+def read_matrix(s: Session, now_us: int) -> Matrix:
+    """Every cell that this catalog has or that evidence names, stale against this catalog."""
+    found = capability.cells(s)
+    boards = [seen.device for seen in device.devices(s)]
+    claims = claims_for(row_of(cell) for cell in found)
+    return pivot(found, claims, boards, target_gpus(), catalog.digest(), now_us)
+
+
+def claims_for(rows: Iterable[Row]) -> list[Claim]:
+    """The catalog's own claims, then those of rows that only evidence has and this catalog can still make."""
+    listed = [Row(name.op, name.kernel, name.kind, name.build.value) for name in catalog.cells()]
+    others = sorted(set(rows) - set(listed))
+    claims = [Claim(row, source_digest(row)) for row in listed]
+    return claims + [Claim(row, source_digest(row), listed=False) for row in others]
+
+
+def source_digest(row: Row) -> str:
+    """The digest of a row's source here; empty where this catalog has no such kernel, kind or build."""
+    try:
+        kernel_id = f"{row.op}/{row.kernel}"
+        registry.kernel(kernel_id)
+        return source.digest(kernel_id, kinds_of(row), Build(row.build))
+    except (FarmError, ValueError):
+        return ""
+
+
+def kinds_of(row: Row) -> tuple[str, ...]:
+    """The kind of every weight matrix of the row's op."""
+    matrices = registry.op(row.op).matrices
+    names = tuple(registry.kind(name).name for name in row.kind.split("+")) if matrices else ()
+    names = names * len(matrices) if len(names) == 1 else names
+    if len(names) != len(matrices):
+        raise UsageError(f"{row.op} takes {len(matrices)} kinds, {row.kind!r} has {len(names)}")
+    return names

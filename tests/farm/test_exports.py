@@ -1,0 +1,155 @@
+"""Exports: everything that ran, nothing that didn't, whatever the names."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from typing import Any
+
+import pytest
+
+from farm import exports
+from farm.matrix import Matrix, Row
+from kernels.errors import UnknownName
+from kernels.model import Device, Verdict
+from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, CPU_2, H200, RTX_3060, capability, matrix_of
+
+KEYS = [
+    "device_class", "device", "backend", "op", "kernel", "kind", "build", "verdict", "flags", "rungs",
+    "cases", "positions", "bound_ratio", "relative_ratio", "nmse", "bit_exact", "source_digest", "last_run",
+    "reason",
+]  # fmt: skip
+
+
+def render(name: str, matrix: Matrix) -> str:
+    return exports.export(name).render(matrix)
+
+
+def cells_of(matrix: Matrix) -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = json.loads(render("json", matrix))["cells"]
+    return cells
+
+
+def lines_of(matrix: Matrix) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(render("csv", matrix), newline="")))
+
+
+def row_of(markdown: str, start: str) -> list[str]:
+    (line,) = [line for line in markdown.splitlines() if line.startswith(f"| {start}")]
+    return [part.strip() for part in line.strip("|").split(" | ")]
+
+
+def test_the_formats_are_the_files_of_the_folder() -> None:
+    assert exports.names() == ["csv", "json", "md"]
+    assert [exports.export(name).name for name in exports.names()] == exports.names()
+
+
+def test_an_unknown_format_names_those_there_are() -> None:
+    with pytest.raises(UnknownName, match="no format named 'xml'; there are csv, json, md"):
+        exports.export("xml")
+
+
+def test_json_has_the_keys_of_the_schema_in_their_order() -> None:
+    document = json.loads(render("json", matrix_of([capability()])))
+    assert list(document) == ["schema", "generated_at", "catalog_digest", "cells"]
+    assert (document["schema"], document["catalog_digest"]) == (1, "c0ffee")
+    assert document["generated_at"] == "2023-11-14T22:13:20Z"
+    assert list(document["cells"][0]) == KEYS
+
+
+def test_json_says_what_ran_and_null_for_what_did_not() -> None:
+    ran, never = cells_of(matrix_of([capability()], targets=[H200]))
+    assert (ran["verdict"], ran["cases"], ran["bit_exact"]) == ("PASS", 10, True)
+    assert ran["last_run"] == "1970-01-01T00:00:01Z"
+    assert (never["verdict"], never["device"], never["last_run"]) == (None, None, None)
+    assert never["rungs"] == ["twin", "host"]
+
+
+@pytest.mark.parametrize("figure", [math.inf, math.nan])
+def test_json_has_null_for_a_figure_that_is_not_finite(figure: float) -> None:
+    (cell,) = cells_of(matrix_of([capability(Verdict.FAIL, bound_ratio=figure, nmse=figure)]))
+    assert (cell["bound_ratio"], cell["nmse"]) == (None, None)
+
+
+def test_csv_has_a_line_per_cell_with_the_names_of_the_schema() -> None:
+    ran, never = lines_of(matrix_of([capability(flags=("flaky",))], targets=[H200]))
+    assert list(ran) == KEYS
+    assert (ran["verdict"], ran["flags"], ran["rungs"]) == ("PASS", "flaky", "twin host exact")
+    assert (ran["bit_exact"], ran["nmse"], ran["positions"]) == ("true", "1e-12", "100")
+    assert (never["verdict"], never["bound_ratio"], never["bit_exact"]) == ("", "", "")
+
+
+HOSTILE = "=cmd|' /C calc'!A1, \"x\"\n<script>|*b*[l](u)`"
+
+
+def hostile() -> Matrix:
+    row = Row("matvec", HOSTILE, "Q4_0", "exact")
+    board = Device(HOSTILE, f"cpu-{HOSTILE}", HOSTILE, "1")
+    return matrix_of([capability(row=row, device=board, reason=HOSTILE)], rows=[row], devices=[board])
+
+
+def test_json_keeps_a_hostile_name_as_it_is() -> None:
+    assert cells_of(hostile())[0]["kernel"] == HOSTILE
+
+
+@pytest.mark.parametrize("start", list("=+-@\t\r\n"))
+def test_csv_disarms_what_a_spreadsheet_would_calculate(start: str) -> None:
+    (line,) = lines_of(matrix_of([capability(Verdict.FAIL, reason=f"{start}1+1")]))
+    assert line["reason"] == f"'{start}1+1".replace("\r", " ")
+
+
+def test_csv_keeps_a_hostile_name_in_its_field() -> None:
+    (line,) = lines_of(hostile())
+    assert line["kernel"] == f"'{HOSTILE}"
+
+
+def test_markdown_shows_a_hostile_name_as_text_in_one_cell() -> None:
+    text = render("md", hostile())
+    (line,) = [line for line in text.splitlines() if line.startswith("| matvec/")]
+    assert "<script>" not in text
+    assert "&lt;script&gt;\\|\\*b\\*\\[l\\](u)\\`" in line
+    header = next(line for line in text.splitlines() if line.startswith("| kernel"))
+    assert line.replace("\\|", "").count("|") == header.replace("\\|", "").count("|")
+
+
+def test_markdown_marks_verdicts_stale_and_never_run_differently() -> None:
+    other, third = Row("matvec", "other", "Q4_0", "exact"), Row("matvec", "third", "Q4_0", "exact")
+    found = [capability(), capability(Verdict.FAIL, row=other, source="old")]
+    text = render("md", matrix_of(found, rows=[BLOCK, other, third]))
+    assert row_of(text, "matvec/block")[-1] == "PASS"
+    assert row_of(text, "matvec/other")[-1] == "**FAIL (stale)**"
+    assert row_of(text, "matvec/third")[-1] == "·"
+    assert "1 PASS, 1 FAIL, 1 never run." in text
+
+
+def test_markdown_says_which_build_a_mark_rests_on_when_the_other_never_ran() -> None:
+    rows = [BLOCK, BLOCK_DEFAULT]
+    half = render("md", matrix_of([capability()], rows=rows))
+    both = render("md", matrix_of([capability(), capability(row=BLOCK_DEFAULT)], rows=rows))
+    assert row_of(half, "matvec/block")[-1] == "PASS exact only"
+    assert row_of(both, "matvec/block")[-1] == "PASS"
+
+
+def test_markdown_has_one_column_per_class_and_the_worst_of_its_boards() -> None:
+    found = [capability(), capability(Verdict.FAIL, device=CPU_2)]
+    text = render("md", matrix_of(found, devices=[CPU, CPU_2]))
+    assert row_of(text, "kernel") == ["kernel", "kind", "cpu-x86_64"]
+    assert row_of(text, "matvec/block") == ["matvec/block", "Q4_0", "**FAIL**"]
+
+
+def test_markdown_gives_gpus_a_table_of_their_own_without_a_verdict() -> None:
+    text = render("md", matrix_of([capability()], targets=[RTX_3060, H200]))
+    cuda = text.partition("## cuda")[2]
+    assert row_of(cuda, "kernel") == ["kernel", "kind", "rungs without the device", "rtx-3060", "h200"]
+    assert row_of(cuda, "matvec/block") == ["matvec/block", "Q4_0", "twin host", "·", "·"]
+
+
+def test_markdown_ends_with_legend_devices_date_and_catalog() -> None:
+    text = render("md", matrix_of([capability()], targets=[H200]))
+    assert all(f"| {verdict} |" in text for verdict in Verdict)
+    assert "| · | never run here" in text
+    assert "- cpu-x86_64: Test CPU (cpu-x86_64-aaaa)" in text
+    assert "Targets that no board fills yet: NVIDIA H200 (h200, sm_90)" in text
+    assert text.rstrip().endswith("at 2023-11-14T22:13:20Z against catalog c0ffee.")
