@@ -1,7 +1,7 @@
 """Campaigns: what was asked for, the jobs made from it, and how far they are.
 
-id = create(s, selection=…, rule=…, planned=…, targets=…, now_us=…)   # one job per planned case and target
-add_targets(s, campaign_id, targets, now_us) -> jobs made   # for a class that joins while the campaign is open
+id = create(s, selection=…, rule=…, planned=…, targets=…, now_us=…)    # one job per case and target
+add_targets(s, campaign_id, targets, now_us) -> jobs made    # a class that joins an open campaign
 campaigns(s) · open_campaigns(s) · campaign_row(s, id)      # CampaignRow, with counts by state and verdict
 jobs_of(s, campaign_id) · job_row(s, job_id)                # JobRow
 close_finished(s, now_us) -> ids      # closed when every job has its verdict, never reopened
@@ -193,7 +193,7 @@ def remember_inputs(s: Session, digests: Mapping[str, str]) -> None:
 
 def store_cases(s: Session, wanted: Iterable[Case]) -> None:
     """Stores cases by their id; a case that is there stays as it is."""
-    rows = {case: {"inputs_key": case.inputs_key, "case_json": codec.canonical(case)} for case in wanted}
+    rows = {case: {"inputs_key": inputs_key(case), "case_json": codec.canonical(case)} for case in wanted}
     insert_new(s, cases, [row | {"case_id": case_id(case)} for case, row in rows.items()])
 
 
@@ -201,6 +201,12 @@ def store_cases(s: Session, wanted: Iterable[Case]) -> None:
 def case_id(case: Case) -> str:
     """The case's id; worked out once per process, since it is asked for with every line."""
     return case.id
+
+
+@lru_cache(maxsize=16384)
+def inputs_key(case: Case) -> str:
+    """The case's inputs key; worked out once per process."""
+    return case.inputs_key
 
 
 @lru_cache(maxsize=16384)
@@ -212,7 +218,7 @@ def case_of(case_json: str) -> Case:
 def _neighbours(planned: Sequence[PlannedCase]) -> list[PlannedCase]:
     """Cases with the same inputs side by side, in the order of each first: a worker makes the inputs once."""
     first: dict[str, int] = {}
-    keys = [item.case.inputs_key for item in planned]
+    keys = [inputs_key(item.case) for item in planned]
     for place, key in enumerate(keys):
         first.setdefault(key, place)
     return [planned[i] for i in sorted(range(len(keys)), key=lambda i: (first[keys[i]], i))]

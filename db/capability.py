@@ -23,7 +23,7 @@ from kernels.errors import UsageError
 from kernels.model import Build, Verdict
 
 SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
-RUNG_OF_PASS = {"host": "host", "cuda": "device"}
+RUNG_OF_PASS = {"host": "host", "cuda": "device"}  # the backends that execute the CUDA text
 BUILDS_CUBIN = ("cuda", "nvrtc")
 RUNGS = ("twin", "host", "builds", "device", "exact", "timed")
 
@@ -49,6 +49,7 @@ class Finding:
     device_class: str
     case_id: str
     evidence_id: str
+    fingerprint_digest: str  # of the board with its driver and compiler
     verdict: Verdict
     reason: str
     positions: int
@@ -71,7 +72,7 @@ class Standing:
 
     counts: Finding  # the newest about the kernel, or the newest of all where none is
     trouble: Finding | None  # a newer ERROR or LOST, which changes no verdict
-    flaky: bool  # this source passed this case and was bad at it, too
+    flaky: bool  # on one unchanged board this source passed this case and was bad at it, too
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ def _standing(findings: list[Finding]) -> Standing:
     newest = max(findings, key=lambda finding: finding.age)
     about_kernel = [finding for finding in findings if finding.verdict.about_kernel]
     counts = max(about_kernel, key=lambda finding: finding.age, default=newest)
-    verdicts = {finding.verdict for finding in about_kernel}
-    flaky = Verdict.PASS in verdicts and any(verdict.bad for verdict in verdicts)
+    passed = {finding.fingerprint_digest for finding in about_kernel if finding.verdict is Verdict.PASS}
+    flaky = any(finding.verdict.bad and finding.fingerprint_digest in passed for finding in about_kernel)
     return Standing(
         counts, newest if newest is not counts and not newest.verdict.about_kernel else None, flaky
     )
@@ -155,13 +156,12 @@ def _reason(verdict: Verdict, stand: Sequence[Standing]) -> str:
 
 def _rungs(key: CellKey, verdict: Verdict, ran: Sequence[Finding]) -> tuple[str, ...]:
     agrees = [finding.twin_agrees for finding in ran if finding.twin_agrees is not None]
-    passed = verdict is Verdict.PASS
-    compared = [finding for finding in ran if finding.verdict is Verdict.PASS]
+    passed = verdict is Verdict.PASS and key.backend in RUNG_OF_PASS
     reached = {
         "twin": bool(agrees) and all(agrees),
         RUNG_OF_PASS.get(key.backend, ""): passed,
         "builds": key.backend in BUILDS_CUBIN and any(_was_built(f) for f in ran) and not _rejected(ran),
-        "exact": passed and key.build == Build.EXACT and all(finding.bit_exact for finding in compared),
+        "exact": passed and key.build == Build.EXACT and all(finding.bit_exact for finding in ran),
     }
     return tuple(rung for rung in RUNGS if reached.get(rung))
 
@@ -181,7 +181,7 @@ def _largest(figures: Iterable[float | None]) -> float | None:
 
 
 def cells(s: Session, **equal: str) -> tuple[Capability, ...]:
-    """Cells whose columns equal the ones given, e.g. op="matvec", device_class="cpu-x86_64"; all without any."""
+    """Cells whose columns equal the ones given, as in op="matvec", device_class="cpu-x86_64"."""
     allowed = {*CELL, "device_class", "verdict"}
     if unknown := sorted(set(equal) - allowed):
         raise UsageError(f"cells have no column {unknown[0]!r}; there are {', '.join(sorted(allowed))}")
@@ -225,11 +225,11 @@ def rebuild(s: Session) -> int:
 
 
 def _findings(s: Session, keys: Sequence[CellKey]) -> dict[CellKey, list[Finding]]:
-    """The lines that can matter to a fold: per case and verdict the newest. All others change nothing."""
+    """The lines that can matter to a fold: the newest per case, verdict and fingerprint."""
     found: dict[CellKey, list[Finding]] = {key: [] for key in keys}
     names = [name for name in Finding.__dataclass_fields__ if name != "key"]
     place = sa.func.row_number().over(
-        partition_by=[*(evidence.c[name] for name in CELL), evidence.c.case_id, evidence.c.verdict],
+        partition_by=[evidence.c[name] for name in (*CELL, "case_id", "verdict", "fingerprint_digest")],
         order_by=[evidence.c.finished_us.desc(), evidence.c.evidence_id.desc()],
     )
     ranked = (

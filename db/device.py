@@ -37,13 +37,16 @@ def digest_of(device: Device) -> str:
 
 def see(s: Session, device: Device, now_us: int) -> None:
     """Notes that the board was here and what it was like."""
-    see_all(s, [device], now_us)
+    see_all(s, [(device, now_us)])
 
 
-def see_all(s: Session, devices: Iterable[Device], now_us: int) -> None:
-    """As `see`, for the devices of many lines."""
-    for device in set(devices):
-        _see(s, device, now_us)
+def see_all(s: Session, sightings: Iterable[tuple[Device, int]]) -> None:
+    """As `see`, for the devices of many lines, each with the time at which it was seen."""
+    last: dict[Device, int] = {}
+    for device, seen_us in sightings:
+        last[device] = max(seen_us, last.get(device, seen_us))
+    for device, seen_us in last.items():
+        _see(s, device, seen_us)
 
 
 def devices(s: Session) -> tuple[DeviceRow, ...]:
@@ -70,7 +73,7 @@ def newest(s: Session, slug: str) -> Device:
     return codec.decode(Device, json.loads(s.execute(query).scalar_one()))
 
 
-def _see(s: Session, device: Device, now_us: int) -> None:
+def _see(s: Session, device: Device, seen_us: int) -> None:
     digest = digest_of(device)
     board = {
         "slug": device.slug,
@@ -78,15 +81,18 @@ def _see(s: Session, device: Device, now_us: int) -> None:
         "name": device.name,
         "uuid": device.uuid,
         "fingerprint_digest": digest,
-        "last_seen_us": now_us,
+        "last_seen_us": seen_us,
     }
-    insert_new(s, device_table, [board | {"first_seen_us": now_us}])
+    insert_new(s, device_table, [board | {"first_seen_us": seen_us}])
     mine = device_table.c.slug == device.slug
-    s.execute(sa.update(device_table).where(mine, device_table.c.last_seen_us <= now_us).values(**board))
+    # An old bundle may arrive late: what the board is like now is told by the newest sighting.
+    s.execute(sa.update(device_table).where(mine, device_table.c.last_seen_us <= seen_us).values(**board))
+    earlier = sa.update(device_table).where(mine, device_table.c.first_seen_us > seen_us)
+    s.execute(earlier.values(first_seen_us=seen_us))
     state = {
         "digest": digest,
         "device": device.slug,
         "device_json": codec.canonical(device),
-        "first_seen_us": now_us,
+        "first_seen_us": seen_us,
     }
     insert_new(s, fingerprint, [state])

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import sqlalchemy as sa
 
@@ -24,6 +25,8 @@ from db.tables import evidence as table
 from kernels import codec
 from kernels.errors import FarmError
 from kernels.model import Evidence
+
+IMPORT_BATCH = 500  # lines; a statement takes only so many parameters
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def append(s: Session, entries: Sequence[Entry], now_us: int) -> set[str]:
     again = arrived - Counter(fresh.keys())
     if new:
         _store_cases(s, [entry.line for entry in new])
-        see_all(s, (entry.line.device for entry in new), now_us)
+        see_all(s, ((entry.line.device, entry.line.finished_us) for entry in new))
         s.execute(sa.insert(table), [_row(entry, now_us) for entry in new])
         fold_cells(s, (key_of(entry.line) for entry in new if entry.folded))
     if again:
@@ -98,21 +101,28 @@ def known(s: Session, evidence_ids: Iterable[str]) -> set[str]:
 
 
 def import_lines(s: Session, lines: Iterable[Evidence], now_us: int) -> ImportReport:
-    """Takes a bundle's lines in, as imported whatever they say of themselves; all of them or none."""
-    arriving = list(lines)
-    for line in arriving:
+    """Takes a bundle's lines in, as imported whatever they say of themselves."""
+    report = ImportReport(0, 0)
+    arriving = iter(lines)
+    while batch := list(islice(arriving, IMPORT_BATCH)):
+        new = _import_batch(s, batch, now_us)
+        report = ImportReport(report.new + new, report.repeated + len(batch) - new)
+    return report
+
+
+def _import_batch(s: Session, lines: Sequence[Evidence], now_us: int) -> int:
+    for line in lines:
         _demand_own_case(line)
-    ours = _attempts_here(s, arriving)
+    ours = _attempts_here(s, lines)
     entries = [
         Entry(
             replace(line, origin="bundle", trust="imported"),
             line.attempt_id if line.attempt_id in ours else None,
             folded=True,
         )
-        for line in arriving
+        for line in lines
     ]
-    new = len(append(s, entries, now_us))
-    return ImportReport(new, len(entries) - new)
+    return len(append(s, entries, now_us))
 
 
 def get(s: Session, evidence_id: str) -> Stored | None:

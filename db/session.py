@@ -30,7 +30,7 @@ DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 BUSY_TIMEOUT_MS = 5_000  # one wait inside SQLite; it may come back early, so writing() asks again
 GIVE_UP_S = 120.0
 SQLITE_BUSY, SQLITE_LOCKED = 5, 6
-LOCK_KEY = 0x6B66  # any constant: PostgreSQL's advisory lock around an upgrade
+LOCK_KEY = 0x6B66  # any constant: PostgreSQL's advisory lock that stands for SQLite's single writer
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session that sees one state of the database and changes nothing."""
-        with self._explained(), self.engine.connect() as s:
+        with self._explained(), self.engine.connect() as connection:
+            snapshot = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+            s = connection.execution_options(**snapshot)
             yield s
             s.rollback()
 
@@ -54,8 +56,15 @@ class Database:
         with self._explained(), self.engine.connect() as connection:
             s = connection.execution_options(farm_writes=True)
             self._begin(s)
+            if not self.is_sqlite:
+                # One writer at a time there too: folds read what earlier writers left.
+                s.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
             yield s
             s.commit()
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
 
     def close(self) -> None:
         self.engine.dispose()
@@ -149,7 +158,7 @@ def _make_folder(folder: Path) -> None:
 def _engine(address: sa.URL) -> sa.Engine:
     try:
         if address.drivername != "sqlite":
-            return sa.create_engine(address, pool_pre_ping=True, isolation_level="REPEATABLE READ")
+            return sa.create_engine(address, pool_pre_ping=True)
         engine = sa.create_engine(address, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
     except ImportError as error:
         raise FarmError(
@@ -193,8 +202,6 @@ def _bring_to_head(database: Database) -> None:
     if found == head:
         return
     with database.writing() as s:
-        if s.dialect.name == "postgresql":
-            s.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
         # Another process may have been faster; the lock is ours now, so this answer stays true.
         if _revision(s, database.label) != head:
             _upgrade(s)

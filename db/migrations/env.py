@@ -1,4 +1,7 @@
-"""Runs migrations on the connection that `db.session` hands over, inside its transaction."""
+"""Runs migrations on the connection that `db.session` hands over, inside its transaction.
+
+Migrations only go up: to go back, restore a copy of the database. A released one is never edited.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""${message}."""
+"""${message[:1].upper() + message[1:]}."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ from alembic import op
 ${imports if imports else ""}
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
-branch_labels = ${repr(branch_labels)}
-depends_on = ${repr(depends_on)}
 
 
 def upgrade() -> None:
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    ${downgrades if downgrades else "pass"}

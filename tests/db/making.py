@@ -1,0 +1,132 @@
+"""Cases, boards, lines and a small farm for the tests of this room."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from db import campaign, device, queue
+from db.campaign import PlannedCase, Target
+from db.queue import Leased, Losses, Outcome, Worker
+from db.session import Database, open_database, open_existing
+from kernels.model import Build, Case, Comparison, Device, Evidence, Rule, Seeded, Shape, Verdict
+
+BOARD = Device("cpu-0", "cpu-x86_64", "Some CPU", "uuid-0", 2, (("compiler", "g++ 12"),))
+WORKER = Worker("worker-0", BOARD.slug, BOARD.device_class, ("host",))
+HOST = Target("host", BOARD.device_class)
+SOURCE = "5" * 64
+
+
+def case(rows: int = 1, kernel: str = "block", build: Build = Build.EXACT, seed: int = 0) -> Case:
+    inputs = Seeded("ordinary", seed, 1)
+    return Case("matvec", kernel, ("Q4_K",), Shape.of(rows=rows, cols=256), inputs, inputs, build)
+
+
+def planned(cases: Sequence[Case]) -> list[PlannedCase]:
+    return [PlannedCase(case, 1, SOURCE, "") for case in cases]
+
+
+def comparison(verdict: Verdict = Verdict.PASS, **figures: object) -> Comparison:
+    made = Comparison(verdict, "", "oracle", 10, 0, 0.5, 0.25, True, 1e-9, True, True, None)
+    return replace(made, **figures)  # type: ignore[arg-type]
+
+
+def line(
+    of: Case, verdict: Verdict = Verdict.PASS, attempt_id: str = "", finished_us: int = 10, **fields: object
+) -> Evidence:
+    made = Evidence(
+        evidence_id=str(uuid.uuid4()),
+        case=of,
+        case_id=of.id,
+        source_digest=SOURCE,
+        inputs_digest="",
+        output_digest="",
+        device=BOARD,
+        backend="host",
+        verdict=verdict,
+        reason="" if verdict is Verdict.PASS else f"because {verdict}",
+        comparison=comparison(verdict) if verdict in (Verdict.PASS, Verdict.FAIL) else None,
+        repeats=1,
+        launches=(),
+        compiler="g++ 12",
+        flags="",
+        started_us=finished_us - 1,
+        finished_us=finished_us,
+        versions=(("numpy", "2.4"),),
+        attempt_id=attempt_id,
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def answer(leased: Leased, verdict: Verdict = Verdict.PASS, **fields: object) -> Evidence:
+    """The line that a worker would send for a lease."""
+    return line(leased.case, verdict, leased.attempt_id, source_digest=leased.source_digest, **fields)  # type: ignore[arg-type]
+
+
+@dataclass
+class Farm:
+    """A database with one board, under an epoch; every call is a transaction of its own."""
+
+    database: Database
+    epoch: int = 0
+
+    def __post_init__(self) -> None:
+        with self.database.writing() as s:
+            device.see(s, BOARD, 1)
+            self.epoch = queue.raise_epoch(s, 1)
+
+    def submit(self, cases: Sequence[Case], targets: Sequence[Target] = (HOST,), priority: int = 0) -> int:
+        with self.database.writing() as s:
+            return campaign.create(
+                s,
+                selection="{}",
+                rule=Rule.BOUND,
+                planned=planned(cases),
+                targets=targets,
+                now_us=1,
+                priority=priority,
+            )
+
+    def lease(self, limit: int = 100, worker: Worker = WORKER) -> tuple[Leased, ...]:
+        with self.database.writing() as s:
+            return queue.lease(s, self.epoch, worker, limit, 2)
+
+    def start(self, leases: Sequence[Leased]) -> None:
+        with self.database.writing() as s:
+            queue.start(s, self.epoch, [leased.attempt_id for leased in leases], 3)
+
+    def lose(self, leases: Sequence[Leased], now_us: int = 4) -> Losses:
+        with self.database.writing() as s:
+            return queue.lose(s, self.epoch, [lease.attempt_id for lease in leases], now_us, "worker gone")
+
+    def complete(self, *lines: Evidence) -> tuple[Outcome, ...]:
+        with self.database.writing() as s:
+            return queue.complete_many(s, self.epoch, lines, 20)
+
+    def job(self, job_id: int) -> campaign.JobRow:
+        with self.database.reading() as s:
+            return campaign.job_row(s, job_id)
+
+
+def claim(url: str, epoch: int, worker_id: str) -> list[int]:
+    """Leases two by two until nothing is left: the body of a process of its own."""
+    database = open_existing(url)
+    claimed: list[int] = []
+    while True:
+        with database.writing() as s:
+            leases = queue.lease(s, epoch, replace(WORKER, worker_id=worker_id), 2, 2)
+        if not leases:
+            database.close()
+            return claimed
+        claimed += [leased.job_id for leased in leases]
+
+
+def open_and_count(url: str) -> int:
+    """Opens a database that may not be there yet; for processes that start at the same time."""
+    database = open_database(url)
+    with database.writing() as s:
+        campaign.create(s, selection="{}", rule=Rule.BOUND, planned=[], targets=[], now_us=1)
+        count = len(campaign.campaigns(s))
+    database.close()
+    return count
