@@ -62,12 +62,20 @@ def negative(draws: np.ndarray) -> np.ndarray:
     return signs
 
 
+def dense(draws: np.ndarray) -> np.ndarray:
+    """`normal`, but at least 1 in size at the end of every vector: there a dropped element must show."""
+    x = normal(draws)
+    last = x[:, -1]
+    last += np.where(np.abs(last) < 1, np.sign(last), np.float32(0))
+    return x
+
+
 def _ordinary(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
-    return normal(draws)
+    return dense(draws)
 
 
 def _tiny(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
-    return normal(draws) * np.float32(2.0**-10)
+    return dense(draws) * np.float32(2.0**-10)
 
 
 def _onehot(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
@@ -76,14 +84,14 @@ def _onehot(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
     at[0] = length - 1
     x = np.zeros(draws.shape, np.float32)
     rows = np.arange(len(x))
-    x[rows, at] = normal(draws)[rows, at]
+    x[rows, at] = dense(draws)[rows, at]
     return x
 
 
 def _sparse(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
     kept = one_of(draws, 16)
     kept[:, -1] = True
-    return np.where(kept, normal(draws), np.float32(0))
+    return np.where(kept, dense(draws), np.float32(0))
 
 
 def _constant(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
