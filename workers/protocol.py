@@ -6,14 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kernels.errors import FarmError
-from kernels.errors import FarmError
 from kernels.model import Case, Device, Evidence, Rule
 
 VERSION = 1
-
-
-class StaleEpoch(FarmError):
-    """Another coordinator has begun, or this one doesn't know the worker: say hello again."""
 
 
 class Unreachable(FarmError):

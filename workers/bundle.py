@@ -1,0 +1,148 @@
+"""The one format of evidence on disk, for spools and bundles: JSON lines, each chained to the one before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from kernels import codec
+from kernels.errors import FarmError
+from kernels.model import Evidence
+
+FORMAT = "kernel-farm evidence"
+VERSION = 1
+START = "0" * 64  # what the header line is chained to
+
+
+class DamagedBundle(FarmError):
+    """A bundle that can't be trusted; the message names file, line and damage."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What a file holds."""
+
+    evidence: tuple[Evidence, ...]
+    chain: str  # SHA-256 of the last whole line, hex
+    nbytes: int  # of the header and the whole lines
+    torn: str = ""  # what was dropped at the end; empty if nothing was
+
+
+def header() -> dict[str, Any]:
+    return {"format": FORMAT, "version": VERSION}
+
+
+def line(body: Any, chain: str) -> tuple[str, str]:
+    """One line of the file, and the SHA-256 that the next one is chained to."""
+    digest = link(body, chain)
+    return codec.canonical({"body": body, "sha256": digest}) + "\n", digest
+
+
+def link(body: Any, chain: str) -> str:
+    """SHA-256 (hex) over the line before and this line's canonical JSON."""
+    return hashlib.sha256(f"{chain}\n{codec.canonical(body)}".encode("ascii")).hexdigest()
+
+
+def lines(evidence: Iterable[Evidence]) -> Iterator[str]:
+    """The lines of a whole file, header first."""
+    text, chain = line(header(), START)
+    yield text
+    for item in evidence:
+        text, chain = line(item, chain)
+        yield text
+
+
+def read(path: Path) -> Bundle:
+    """Everything in the file; a torn last line is dropped and reported, other damage raises DamagedBundle."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FarmError(f"{path}: {error.strerror or error}") from None
+    *whole, rest = data.split(b"\n")
+    if not whole:
+        raise DamagedBundle(f"{path}: line 1: {'no whole line' if rest else 'an empty file'}, want a header")
+    chain = _check_header(path, whole[0])
+    found: list[Evidence] = []
+    for number, text in enumerate(whole[1:], 2):
+        body, chain = _unchained(path, number, text, chain)
+        found.append(_evidence(path, number, body))
+    torn = f"{path}: line {len(whole) + 1}: torn after {len(rest)} bytes, dropped" if rest else ""
+    return Bundle(tuple(found), chain, len(data) - len(rest), torn)
+
+
+def _check_header(path: Path, text: bytes) -> str:
+    body, chain = _unchained(path, 1, text, START)
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise DamagedBundle(f"{path}: line 1: not a {FORMAT} file")
+    if body != header():
+        raise DamagedBundle(f"{path}: line 1: version {body.get('version')}, want {VERSION}; update the farm")
+    return chain
+
+
+def _unchained(path: Path, number: int, text: bytes, chain: str) -> tuple[Any, str]:
+    """A line's body and digest, once it is known to follow the line before."""
+    try:
+        said = json.loads(text)
+        body, digest = said["body"], said["sha256"]
+        wanted = link(body, chain)
+    except (ValueError, TypeError, KeyError):
+        raise DamagedBundle(f"{path}: line {number}: not a line of evidence; the file is refused") from None
+    if digest != wanted:
+        raise DamagedBundle(
+            f"{path}: line {number}: digest {str(digest)[:12]}, want {wanted[:12]}: this line was "
+            "changed, or one before it is missing; the file is refused"
+        )
+    return body, wanted
+
+
+def _evidence(path: Path, number: int, body: Any) -> Evidence:
+    try:
+        evidence = codec.decode(Evidence, body)
+    except codec.CodecError as error:
+        raise DamagedBundle(f"{path}: line {number}: {error}; the file is refused") from None
+    if evidence.case.id != evidence.case_id:
+        raise DamagedBundle(f"{path}: line {number}: case id {evidence.case_id[:12]} is not its case's")
+    return evidence
+
+
+def sync_folder(folder: Path) -> None:
+    """Puts a file's name on disk, as fsync does its content."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Writer:
+    """Appends to a file, each line on disk before append() returns."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens or makes the file; a torn last line is cut off, and `found` says what is there."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        begun = path.exists() and b"\n" in path.read_bytes()  # a torn header is a file that never began
+        self.found = read(path) if begun else Bundle((), START, 0)
+        self._chain = self.found.chain
+        self._file: IO[bytes] = path.open("r+b" if begun else "wb")
+        self._file.truncate(self.found.nbytes)
+        self._file.seek(self.found.nbytes)
+        if not begun:
+            self._write(header())
+            sync_folder(path.parent)
+
+    def append(self, evidence: Evidence) -> None:
+        self._write(evidence)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, body: Any) -> None:
+        text, self._chain = line(body, self._chain)
+        self._file.write(text.encode("ascii"))
+        self._file.flush()
+        os.fsync(self._file.fileno())
