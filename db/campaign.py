@@ -166,6 +166,16 @@ def job_row(s: Session, job_id: int) -> JobRow:
     raise UsageError(f"no job {job_id} in this database; farm status lists the campaigns")
 
 
+def put_first(s: Session, campaign_id: int) -> None:
+    """Raises a campaign's priority over that of every other open one: its jobs are leased first."""
+    others = sa.select(sa.func.max(campaign.c.priority))
+    others = others.where(campaign.c.closed_us.is_(None), campaign.c.id != campaign_id)
+    highest = s.execute(others).scalar()
+    mine = sa.update(campaign).where(campaign.c.id == campaign_id)
+    if highest is not None:
+        s.execute(mine.where(campaign.c.priority <= highest).values(priority=highest + 1))
+
+
 def close_finished(s: Session, now_us: int) -> tuple[int, ...]:
     """Closes every open campaign that has jobs and a verdict for each; returns their ids."""
     mine = job.c.campaign_id == campaign.c.id
@@ -195,6 +205,17 @@ def store_cases(s: Session, wanted: Iterable[Case]) -> None:
     """Stores cases by their id; a case that is there stays as it is."""
     rows = {case: {"inputs_key": inputs_key(case), "case_json": codec.canonical(case)} for case in wanted}
     insert_new(s, cases, [row | {"case_id": case_id(case)} for case, row in rows.items()])
+
+
+def case_by_id(s: Session, start: str) -> Case:
+    """The stored case whose id starts with these hex digits; UsageError where none or several do."""
+    query = sa.select(cases.c.case_json).where(cases.c.case_id.startswith(start, autoescape=True)).limit(2)
+    found = s.execute(query).scalars().all()
+    if len(found) != 1:
+        raise UsageError(
+            f"{'no case' if not found else 'several cases'} with an id that starts with {start!r} here"
+        )
+    return case_of(found[0])
 
 
 @lru_cache(maxsize=16384)

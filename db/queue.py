@@ -137,7 +137,7 @@ def owes(s: Session, worker: Worker) -> bool:
     """Whether an open campaign has a job for the worker's class without a verdict, whoever holds it."""
     left = (
         sa.select(job.c.id)
-        .join(campaign)
+        .join(campaign, campaign.c.id == job.c.campaign_id)
         .where(
             campaign.c.closed_us.is_(None),
             job.c.device_class == worker.device_class,

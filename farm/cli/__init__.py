@@ -99,7 +99,9 @@ def _click_line(error: click.ClickException) -> str:
 
 
 @click.command(
-    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    "farm",
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(own.version(), prog_name="farm")
 def main() -> None:

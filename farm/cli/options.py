@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from kernels.model import Build, Rule
+
 DEFAULT_URL = "sqlite:///.farm/farm.db"
 
 # Argument `url`: where the rows are; db.session opens it.
@@ -20,3 +22,18 @@ database = click.option(
 
 # Argument `as_json`: JSON to stdout, else tables for people; progress and messages go to stderr either way.
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+# Argument `rule`: a value of kernels.model.Rule.
+rule = click.option(
+    "--rule",
+    type=click.Choice([rule.value for rule in Rule]),
+    default=Rule.BOUND.value,
+    show_default=True,
+    help="What decides the output and the exit code; cells fold the bound alone.",
+)
+
+BUILDS = click.Choice([build.value for build in Build if build is not Build.DECLARED])
+FILE = click.Path(dir_okay=False)
+
+# Argument `local`: no Ray.
+local = click.option("--local", is_flag=True, help="In one process, without Ray and without an open port.")

@@ -1,0 +1,72 @@
+"""What this machine can run cases on: its devices, each with the backends that work here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from kernels.errors import FarmError
+from kernels.model import Device
+from workers import backend as backends
+from workers.backend import Unavailable
+
+DEFAULT_BACKENDS = ("host", "cuda")  # where they are available; the others run when named
+
+
+@dataclass(frozen=True)
+class Board:
+    """A device of this machine, and what runs on it."""
+
+    device: Device
+    backends: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was found, and one line for every backend that isn't available."""
+
+    boards: tuple[Board, ...]
+    unavailable: tuple[str, ...]
+
+
+def wanted_backends(named: Iterable[str]) -> tuple[str, ...]:
+    """The backends that were named, or the default ones that this catalog has; unknown names are refused."""
+    chosen = tuple(dict.fromkeys(named))
+    if not chosen:
+        return tuple(name for name in DEFAULT_BACKENDS if name in backends.names())
+    for name in chosen:
+        backends.backend(name)
+    return chosen
+
+
+def survey(names: Iterable[str]) -> Survey:
+    """Asks every named backend for its devices."""
+    found: dict[Device, list[str]] = {}
+    reasons = []
+    for name in names:
+        try:
+            devices = backends.backend(name).devices()
+        except Unavailable as error:
+            reasons.append(f"{name} is unavailable because {error}")
+            continue
+        for device in devices:
+            found.setdefault(device, []).append(name)
+    return Survey(tuple(Board(device, tuple(names)) for device, names in found.items()), tuple(reasons))
+
+
+def matches(device: Device, pattern: str) -> bool:
+    """Whether a glob names the device by class, board name, slug or UUID, in any case of letters."""
+    words = (device.device_class, device.name, device.slug, device.uuid)
+    return any(fnmatchcase(word.lower(), pattern.lower()) for word in words)
+
+
+def matching(found: Survey, pattern: str) -> tuple[Board, ...]:
+    """The boards that `--device` names; FarmError says what there is where none does."""
+    chosen = tuple(board for board in found.boards if matches(board.device, pattern))
+    if chosen:
+        return chosen
+    if not found.boards:
+        raise FarmError(f"nothing here can run a case: {'; '.join(found.unavailable) or 'no backend'}")
+    there = ", ".join(f"{board.device.device_class} ({board.device.name})" for board in found.boards)
+    raise FarmError(f"no device here matches {pattern!r}; there are {there}")

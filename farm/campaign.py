@@ -1,0 +1,206 @@
+"""From a command line's words to a stored campaign: which cases, with which digests, on which devices."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+from db import blob, campaign, capability
+from db.campaign import PlannedCase, Target
+from db.capability import Capability
+from db.session import Database, Session
+from farm import gguf_cases
+from farm.boards import Board, matches
+from farm.gguf_cases import Listed
+from kernels import catalog, codec, inputs, registry, source
+from kernels.catalog import Planned, Selection
+from kernels.errors import FarmError
+from kernels.model import Case, Device, Rule
+from workers.files import FileStore
+
+BASE_DEADLINE_S = 30.0
+MACS_PER_S = 1e6  # what the slowest machine with a numpy twin and an oracle beside it still reaches
+
+
+class Only(StrEnum):
+    """Which cells `--only` keeps, by what the database knows of them."""
+
+    NEVER = "never"  # no evidence at all
+    STALE = "stale"  # evidence, but none of this source
+    BAD = "bad"  # a bad verdict of this source
+
+
+@dataclass(frozen=True)
+class GgufFile:
+    """A file whose own weights are run."""
+
+    path: str
+    rows: int = gguf_cases.DEFAULT_ROWS
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a submit was told; stored with the campaign, so that a device that joins later gets its jobs."""
+
+    selection: Selection
+    backends: tuple[str, ...]
+    device: str = "*"  # glob
+    rule: Rule = Rule.BOUND
+    only: Only | None = None
+    gguf: GgufFile | None = None
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A stored campaign, and what of a file makes no job."""
+
+    campaign_id: int
+    jobs: int
+    listed: tuple[Listed, ...] = field(default=())
+
+
+def submit(database: Database, order: Order, boards: Sequence[Board], now_us: int) -> Submitted:
+    """Stores the campaign of an order; FarmError, and no row, where it yields no job."""
+    planned, listed = plan(order)
+    targets = [Target(name, b.device.device_class) for b in boards for name in b.backends]
+    with database.reading() as s:
+        kept = keep(planned, order.only, targets, capability.cells(s)) if order.only else planned
+        known = campaign.known_inputs(s, {item.case.inputs_key for item in kept})
+    if not kept:
+        raise FarmError(_why_empty(order, planned, listed))
+    digests = known | _make_inputs([item.case for item in kept], known)
+    with database.writing() as s:
+        _store_sources(s, kept)
+        campaign.remember_inputs(s, digests)
+        campaign_id = campaign.create(
+            s,
+            selection=codec.canonical(order),
+            rule=order.rule,
+            planned=[_checked(item, digests) for item in kept],
+            targets=targets,
+            now_us=now_us,
+        )
+    return Submitted(campaign_id, len(kept) * len(set(targets)), listed)
+
+
+def plan(order: Order) -> tuple[tuple[Planned, ...], tuple[Listed, ...]]:
+    """The cases of an order, and what of its file makes none."""
+    if order.gguf is None:
+        return catalog.expand(order.selection), ()
+    held = FileStore().register(Path(order.gguf.path))
+    found = gguf_cases.cases(held, _choice(order))
+    return tuple(Planned(case, 1) for case in found), gguf_cases.listed(held, registry.kinds())
+
+
+def keep(
+    planned: Sequence[Planned], only: Only, targets: Sequence[Target], known: Iterable[Capability]
+) -> tuple[Planned, ...]:
+    """The cases whose cell is never run, stale or bad on at least one target."""
+    rows: dict[tuple[str, ...], dict[str, list[Capability]]] = {}
+    for row in known:
+        key = row.key
+        cell = (row.device_class, key.backend, key.op, key.kernel, key.kind, key.build)
+        rows.setdefault(cell, {}).setdefault(key.source_digest, []).append(row)
+
+    def wanted(case: Case) -> bool:
+        tail = (case.op, case.kernel, case.kind, case.build.value)
+        cells = [rows.get((t.device_class, t.backend, *tail), {}) for t in targets]
+        return any(_is(only, cell, source_digest(case)) for cell in cells)
+
+    return tuple(item for item in planned if wanted(item.case))
+
+
+def _is(only: Only, by_source: dict[str, list[Capability]], digest: str) -> bool:
+    if only is Only.NEVER:
+        return not by_source
+    if only is Only.STALE:
+        return bool(by_source) and digest not in by_source
+    return any(row.verdict.bad for row in by_source.get(digest, []))
+
+
+def targets_here(selection: str, device: Device, backends: Iterable[str]) -> list[Target]:
+    """What a stored order wants of a device that says hello."""
+    order = codec.decode(Order, json.loads(selection))
+    if not matches(device, order.device):
+        return []
+    return [Target(name, device.device_class) for name in backends if name in order.backends]
+
+
+@cache
+def deadline_s(case: Case) -> float:
+    """Seconds from a case's start to its end by force: a minute for small ones, more by multiply-adds."""
+    macs = math.prod(max(1, size) for _, size in case.shape.axes) * max(1, len(case.kinds))
+    return 2 * BASE_DEADLINE_S + macs / MACS_PER_S
+
+
+def source_digest(case: Case) -> str:
+    return source.digest(f"{case.op}/{case.kernel}", case.kinds, case.build)
+
+
+def _checked(item: Planned, digests: dict[str, str]) -> PlannedCase:
+    """A case with what its workers will be checked by."""
+    case = item.case
+    return PlannedCase(case, item.repeats, source_digest(case), digests.get(case.inputs_key, ""))
+
+
+def _make_inputs(cases: Iterable[Case], known: dict[str, str]) -> dict[str, str]:
+    """The digests of inputs that no campaign had before, by key; a refused case has no inputs and none."""
+    missing = {case.inputs_key: case for case in cases}
+    store = FileStore()
+    made = {}
+    for key, case in missing.items():
+        op, kernel = registry.op(case.op), registry.kernel(f"{case.op}/{case.kernel}")
+        if key not in known and not (op.refuses(case) or kernel.refuses(case)):
+            images = inputs.images(case, kernel.plan(case), op.operands(case), store)
+            made[key] = inputs.digest(images)
+    return made
+
+
+def _store_sources(s: Session, planned: Iterable[Planned]) -> None:
+    """Keeps the texts that will run, by digest, so that evidence can be read when the source has changed."""
+    for digest, case in {source_digest(item.case): item.case for item in planned}.items():
+        parts = registry.kernel(f"{case.op}/{case.kernel}").parts(case.kinds)
+        texts = tuple(blob.SourceText(part, kind, source.text(part, kind)) for part, kind in parts)
+        blob.put_source(s, digest, texts)
+
+
+def _choice(order: Order) -> gguf_cases.Choice:
+    assert order.gguf is not None
+    chosen, kinds = order.selection, tuple(registry.kinds())
+    return gguf_cases.Choice(
+        kernels=tuple(kernel.id for kernel in catalog.kernels_of(chosen)),
+        kinds=tuple(kind for kind in kinds if not chosen.kinds or kind in chosen.kinds),
+        builds=chosen.builds,
+        families=chosen.families or ("ordinary",),
+        seed=chosen.seeds[0],
+        rows=order.gguf.rows,
+        batch=order.gguf.batch,
+    )
+
+
+def _why_empty(order: Order, planned: Sequence[Planned], listed: Sequence[Listed]) -> str:
+    if planned:
+        return f"no job: none of the {len(planned)} cases' cells is {order.only}; farm status shows them"
+    if order.gguf:
+        return (
+            f"no job: {order.gguf.path} has no tensor that these kernels take; {len(listed)} have no kernels"
+        )
+    return f"no job: no kernel fits {_words(order.selection)} together; farm kernels lists them"
+
+
+def _words(selection: Selection) -> str:
+    named = [
+        f"--{name} {value}"
+        for name, values in (
+            ("op", selection.ops), ("kernel", selection.kernels), ("kind", selection.kinds),
+            ("shape", selection.shapes), ("family", selection.families),
+        )
+        for value in values
+    ]  # fmt: skip
+    return " ".join(named) or "the selection"

@@ -1,0 +1,121 @@
+"""Runs one case here, alone: no Ray, and no database unless a case's id is looked up."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import click
+from workers.isolate import Isolated
+
+from db.campaign import case_by_id
+from db.session import open_existing
+from farm.boards import survey
+from farm.campaign import deadline_s
+from farm.cli import options
+from farm.one_case import Words, from_json, from_words
+from farm.one_case_text import text
+from kernels import codec
+from kernels.errors import FarmError, UsageError
+from kernels.model import Case, Device, Evidence, Rule
+from workers import backend as backends
+from workers.files import FileStore
+from workers.request import Request
+
+HOW = "KERNEL KIND SHAPE, --case ID-or-JSON, KERNEL --gguf FILE --tensor NAME or KERNEL KIND --weights FILE"
+
+
+@click.command("run")
+@click.argument("words", nargs=-1, metavar="[KERNEL [KIND] [SHAPE]]")
+@click.option(
+    "--case",
+    "case_words",
+    metavar="ID-or-JSON",
+    help="A case of the database, or one as farm show prints it.",
+)
+@click.option("--gguf", type=options.FILE, default="", help="Weights from this file's --tensor.")
+@click.option(
+    "--tensor", "tensors", multiple=True, help="Once for each matrix of the op: gate, up and down for ffn."
+)
+@click.option(
+    "--rows", type=click.IntRange(0), default=0, help="Sample that many rows of the tensor; 0 takes all."
+)
+@click.option(
+    "--weights", type=options.FILE, default="", help="Weights from .npy: uint8 (rows, blocks, block bytes)."
+)
+@click.option("--x", type=options.FILE, default="", help="Activations from .npy: float32.")
+@click.option(
+    "--batch", type=click.IntRange(0), default=0, help="Tokens for mul_mm; as many as --x has, else 1."
+)
+@click.option("--output", type=options.FILE, default="", help="Write what the kernel computed as .npy.")
+@click.option("--backend", "backend_name", default="host", show_default=True)
+@click.option("--build", type=options.BUILDS, default="exact", show_default=True)
+@click.option("--family", default="ordinary", show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@options.rule
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Runs, each with other poison.",
+)
+@options.database
+@options.as_json
+def run(
+    words: tuple[str, ...], case_words: str | None, backend_name: str, rule: str, repeats: int, output: str,
+    url: str, as_json: bool, **named: Any,
+) -> int:  # fmt: skip
+    """Run one case in a child process and say how it compares.
+
+    \b
+    farm run matvec/block Q4_K 64x4096
+    farm run rmsnorm/block 3072
+    farm run ffn/block Q4_K+Q4_K+Q6_K 256x512
+    farm run matvec/coalesced --gguf model.gguf --tensor output.weight
+    farm run matvec/block Q4_K --weights blocks.npy --x x.npy --output y.npy
+
+    Exit code 3 for a bad verdict, 0 for PASS and SKIP.
+    """
+    case = _case(words, case_words, url, named)
+    evidence = run_alone(case, backend_name, repeats, Rule(rule), output)
+    click.echo(json.dumps(codec.encode(evidence), indent=2) if as_json else text(evidence))
+    return 3 if (evidence.rule_verdict or evidence.verdict).bad else 0
+
+
+def _case(words: tuple[str, ...], case_words: str | None, url: str, named: dict[str, Any]) -> Case:
+    if bool(words) == bool(case_words):
+        raise UsageError(f"{'two cases at once' if words else 'nothing to run'}: give {HOW}")
+    if not case_words:
+        return from_words(Words(words[0], words[1:], **named), FileStore())
+    if case_words.lstrip().startswith("{"):
+        return from_json(case_words)
+    database = open_existing(url)
+    with database.reading() as s:
+        return case_by_id(s, case_words)
+
+
+def run_alone(case: Case, backend_name: str, repeats: int, rule: Rule, output: str) -> Evidence:
+    """The evidence of one case on this machine's first device of that backend."""
+    request = Request(
+        str(uuid.uuid4()), case, backend_name, _device(backend_name), repeats, rule,
+        output=str(Path(output).absolute()) if output else "",
+    )  # fmt: skip
+    child = Isolated()
+    try:
+        return child.run(request, deadline_s(case))
+    finally:
+        child.close()
+
+
+def _device(backend_name: str) -> Device:
+    backends.backend(backend_name)
+    found = survey([backend_name])
+    if not found.boards:
+        raise FarmError("; ".join(found.unavailable))
+    return found.boards[0].device
+
+
+COMMAND = run

@@ -1,0 +1,182 @@
+"""The only leaser: answers the four calls over the database, under one epoch and by its own clock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from db import campaign, device, queue
+from db.campaign import CampaignRow
+from db.session import Database, Session
+from farm.campaign import deadline_s, targets_here
+from farm.writer import Writer
+from kernels.model import Verdict
+from workers import protocol
+from workers.protocol import Acknowledged, Ask, Complete, Hello, Lease, Leases, Renew, Renewed, Welcome
+
+TTL_S = 6.0
+RETRY_AFTER_S = 0.5  # a worker that found nothing asks again, since another's lease may come back
+
+
+def wall_clock() -> int:
+    return time.time_ns() // 1000
+
+
+class Coordinator:
+    """workers.protocol.Coordinator over one database; safe to call from several threads.
+
+    `clock` is monotonic seconds and decides when a lease has expired; `now_us` dates what is stored.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        catalog_digest: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now_us: Callable[[], int] = wall_clock,
+        ttl_s: float = TTL_S,
+    ) -> None:
+        self._database = database
+        self._catalog_digest = catalog_digest
+        self._clock = clock
+        self._now_us = now_us
+        self._ttl_s = ttl_s
+        self._lock = threading.Lock()
+        self._workers: dict[str, Hello] = {}
+        self._writer = Writer(database)
+        self.epoch, held = self._writer.do(self._begin)
+        # Leases of the epoch before may belong to workers that still run: each gets one full TTL to say so.
+        self._leases = {attempt_id: clock() + ttl_s for attempt_id in held}
+
+    def _begin(self, s: Session) -> tuple[int, list[str]]:
+        return queue.raise_epoch(s, self._now_us()), [held.attempt_id for held in queue.live(s)]
+
+    def hello(self, message: Hello) -> Welcome:
+        """Takes a worker in and makes the jobs that open campaigns want of its device; or says why not."""
+        if reason := self._refuses(message):
+            return Welcome(False, reason, self.epoch, self._ttl_s)
+        self._writer.do(lambda s: self._join(s, message))
+        self._workers[message.worker_id] = message
+        return Welcome(True, "", self.epoch, self._ttl_s)
+
+    def lease(self, message: Ask) -> Leases:
+        """Waiting jobs for the worker's device, dated from now."""
+        hello = self._known(message.worker_id, message.epoch)
+        self.reap()
+        worker = queue.Worker(hello.worker_id, hello.device.slug, hello.device.device_class, hello.backends)
+        leased, owed = self._writer.do(lambda s: self._lease(s, worker, message.limit))
+        self._date(lease.attempt_id for lease in leased)
+        return Leases(tuple(map(_lease, leased)), 0.0 if leased else RETRY_AFTER_S, drained=not owed)
+
+    def renew(self, message: Renew) -> Renewed:
+        """Notes what was started and given back, and extends the leases that are still this worker's."""
+        self._known(message.worker_id, message.epoch)
+        self.reap()
+        with self._lock:
+            mine = set(self._leases)
+        started = [attempt for attempt in message.started if attempt in mine]
+        returned = [attempt for attempt in message.returned if attempt in mine]
+        if started or returned:
+            self._writer.do(lambda s: self._note(s, started, returned))
+        self._drop(returned)
+        self._date(attempt for attempt in message.held if attempt in mine)
+        return Renewed(tuple(attempt for attempt in message.held if attempt not in mine))
+
+    def complete(self, message: Complete) -> Acknowledged:
+        """Stores the lines, late ones too; a lease ends when its line spoke for it."""
+        self._known(message.worker_id, message.epoch)
+        outcomes = self._writer.do(lambda s: self._complete(s, message))
+        lines = zip(message.evidence, outcomes, strict=True)
+        self._drop(line.attempt_id for line, outcome in lines if outcome.job_id is not None)
+        return Acknowledged(tuple(line.evidence_id for line in message.evidence))
+
+    def reap(self) -> None:
+        """Takes back the leases that nobody renewed in time."""
+        now = self._clock()
+        with self._lock:
+            expired = [attempt for attempt, until in self._leases.items() if until < now]
+            for attempt in expired:
+                del self._leases[attempt]
+        if expired:
+            reason = f"its worker was silent for {self._ttl_s:g} s"
+            self._writer.do(lambda s: self._lose(s, expired, reason))
+
+    def progress(self, campaign_id: int) -> CampaignRow:
+        """How far a campaign is; expired leases are taken back first."""
+        self.reap()
+        with self._database.reading() as s:
+            return campaign.campaign_row(s, campaign_id)
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _refuses(self, message: Hello) -> str:
+        if message.protocol != protocol.VERSION:
+            theirs, ours = message.protocol, protocol.VERSION
+            return f"protocol {theirs} here, {ours} at the coordinator; update the older one"
+        if message.catalog_digest != self._catalog_digest:
+            here, there = message.catalog_digest[:12], self._catalog_digest[:12]
+            return (
+                f"catalog {here} here, {there} at the coordinator: sources differ; bring both to one version"
+            )
+        return ""
+
+    def _known(self, worker_id: str, epoch: int) -> Hello:
+        """The worker's hello; StaleEpoch asks it for another one."""
+        if epoch != self.epoch or worker_id not in self._workers:
+            raise protocol.StaleEpoch(f"epoch {epoch} is over, {self.epoch} has begun; say hello again")
+        return self._workers[worker_id]
+
+    def _date(self, attempts: Iterable[str]) -> None:
+        until = self._clock() + self._ttl_s
+        with self._lock:
+            self._leases.update(dict.fromkeys(attempts, until))
+
+    def _drop(self, attempts: Iterable[str]) -> None:
+        with self._lock:
+            for attempt in attempts:
+                self._leases.pop(attempt, None)
+
+    def _join(self, s: Session, hello: Hello) -> None:
+        queue.demand_epoch(s, self.epoch)
+        device.see(s, hello.device, self._now_us())
+        for row in campaign.open_campaigns(s):
+            targets = targets_here(row.selection, hello.device, hello.backends)
+            campaign.add_targets(s, row.id, targets, self._now_us())
+
+    def _lease(self, s: Session, worker: queue.Worker, limit: int) -> tuple[tuple[queue.Leased, ...], bool]:
+        """What the worker gets, and whether any open job of its class is left, held ones included."""
+        leased = queue.lease(s, self.epoch, worker, limit, self._now_us())
+        return leased, bool(leased) or queue.owes(s, worker)
+
+    def _note(self, s: Session, started: list[str], returned: list[str]) -> None:
+        queue.start(s, self.epoch, started, self._now_us())
+        queue.give_back(s, self.epoch, returned, self._now_us())
+
+    def _lose(self, s: Session, expired: list[str], reason: str) -> None:
+        queue.lose(s, self.epoch, expired, self._now_us(), reason)
+        campaign.close_finished(s, self._now_us())
+
+    def _complete(self, s: Session, message: Complete) -> tuple[queue.Outcome, ...]:
+        outcomes = queue.complete_many(s, self.epoch, message.evidence, self._now_us())
+        made = [line for line in message.evidence if line.inputs_digest and line.verdict is not Verdict.ERROR]
+        campaign.remember_inputs(s, {line.case.inputs_key: line.inputs_digest for line in made})
+        campaign.close_finished(s, self._now_us())
+        return outcomes
+
+
+def _lease(leased: queue.Leased) -> Lease:
+    return Lease(
+        attempt_id=leased.attempt_id,
+        job_id=leased.job_id,
+        campaign_id=leased.campaign_id,
+        case=leased.case,
+        backend=leased.backend,
+        source_digest=leased.source_digest,
+        inputs_digest=leased.inputs_digest,
+        repeats=leased.repeats,
+        rule=leased.rule,
+        deadline_s=deadline_s(leased.case),
+    )

@@ -1,0 +1,152 @@
+"""From the words of `farm run` to one case: a kernel and a shape, arrays, a file's tensors, or JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kernels import catalog, codec, registry
+from kernels.errors import UsageError
+from kernels.inputs import FIXTURE_VERSION
+from kernels.kind import Kind
+from kernels.model import Build, Case, FromFile, Seeded, Shape, Source
+from kernels.op import Kernel, Op
+from workers.files import FileStore, held_tensor, load_npy, sample_rows
+from workers.gguf_file import Tensor
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the command line said; empty where it said nothing."""
+
+    kernel: str
+    rest: tuple[str, ...] = ()  # KIND SHAPE, KIND, SHAPE or nothing
+    build: Build = Build.EXACT
+    family: str = "ordinary"
+    seed: int = 0
+    weights: str = ""  # .npy of blocks
+    x: str = ""  # .npy of activations
+    gguf: str = ""
+    tensors: tuple[str, ...] = ()
+    rows: int = 0  # sampled of a file's tensor; 0 takes all
+    batch: int = 0  # tokens, where the op has a batch; 0 takes those of x, else one
+
+
+def from_json(text: str) -> Case:
+    """The case that `farm show` printed."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--case is no JSON: {error}") from None
+    try:
+        case = codec.decode(Case, data)
+    except codec.CodecError as error:
+        raise UsageError(f"--case is no case: {error}") from None
+    catalog.check(case)
+    return case
+
+
+def from_words(words: Words, store: FileStore) -> Case:
+    """The case of KERNEL and what stands beside it; files are registered, so that a child finds them."""
+    kernel = registry.kernel(words.kernel)
+    op = registry.op(kernel.op)
+    if words.gguf:
+        return _from_gguf(words, kernel, op, store)
+    if words.weights:
+        return _from_blocks(words, kernel, op, store)
+    kinds, shape = _kinds_and_shape(words, op)
+    return _case(words, kernel, kinds, shape, _seeded(words), store)
+
+
+def _kinds_and_shape(words: Words, op: Op) -> tuple[tuple[str, ...], Shape]:
+    want = f"{op.name} takes {'KIND SHAPE' if op.matrices else 'SHAPE'}, a shape being {catalog.grammar(op)}"
+    if len(words.rest) != (2 if op.matrices else 1):
+        raise UsageError(f"got {' '.join(words.rest) or 'nothing'} behind {words.kernel}; {want}")
+    kinds = _kinds(words.rest[0], op) if op.matrices else ()
+    return kinds, catalog.parse_shape(words.rest[-1], op)
+
+
+def _kinds(text: str, op: Op) -> tuple[str, ...]:
+    """Q4_K for every matrix, or one kind each: Q4_K+Q4_K+Q6_K."""
+    kinds = tuple(registry.kind(part).name for part in text.split("+"))
+    if len(kinds) == 1:
+        return kinds * len(op.matrices)
+    if len(kinds) != len(op.matrices):
+        raise UsageError(
+            f"{text} are {len(kinds)} kinds; {op.name} has {len(op.matrices)}: {', '.join(op.matrices)}"
+        )
+    return kinds
+
+
+def _from_blocks(words: Words, kernel: Kernel, op: Op, store: FileStore) -> Case:
+    if len(op.matrices) != 1 or len(words.rest) != 1:
+        got = " ".join((words.kernel, *words.rest))
+        raise UsageError(f"--weights goes with KERNEL KIND of an op with one matrix; got {got}")
+    kind = registry.kind(words.rest[0])
+    blocks = load_npy(Path(words.weights), np.uint8, ndims=(2, 3))
+    rows, cols = _size(blocks, kind, words.weights)
+    weights = FromFile(store.register(Path(words.weights)).sha256)
+    return _case(words, kernel, (kind.name,), _shape(op, words, rows, cols), weights, store)
+
+
+def _size(blocks: np.ndarray, kind: Kind, path: str) -> tuple[int, int]:
+    """Rows and columns of (rows, blocks, block bytes) or (rows, row bytes)."""
+    row_bytes = int(np.prod(blocks.shape[1:]))
+    wrong = blocks.ndim == 3 and blocks.shape[2] != kind.block_bytes
+    if wrong or row_bytes % kind.block_bytes:
+        raise UsageError(
+            f"{path}: got uint8 {blocks.shape}, want (rows, blocks, {kind.block_bytes}) for {kind.name}"
+        )
+    return len(blocks), row_bytes // kind.block_bytes * kind.elements
+
+
+def _from_gguf(words: Words, kernel: Kernel, op: Op, store: FileStore) -> Case:
+    if words.rest or len(words.tensors) != len(op.matrices) or not op.matrices:
+        need = (
+            f"one --tensor for each of {', '.join(op.matrices)}"
+            if op.matrices
+            else "a kernel that reads a matrix"
+        )
+        raise UsageError(f"--gguf takes {words.kernel} alone and {need}")
+    held = store.register(Path(words.gguf))
+    tensors = [held_tensor(held, name) for name in words.tensors]
+    kinds = tuple(registry.kind(tensor.kind).name for tensor in tensors)
+    rows = len(sample_rows(tensors[0].rows, words.rows)) if len(tensors) == 1 else 0
+    weights = FromFile(held.sha256, words.tensors, words.rows if rows else 0)
+    shape = _shape(op, words, rows, tensors[0].cols) if rows else _ffn_shape(op, tensors)
+    return _case(words, kernel, kinds, shape, weights, store)
+
+
+def _ffn_shape(op: Op, tensors: list[Tensor]) -> Shape:
+    gate = tensors[0]
+    return Shape(tuple(zip((axis.name for axis in op.axes), (gate.cols, gate.rows), strict=True)))
+
+
+def _shape(op: Op, words: Words, rows: int, cols: int) -> Shape:
+    """rows, cols and, where the op has a third axis, the batch."""
+    sizes = (rows, cols, _batch(words))[: len(op.axes)]
+    return Shape(tuple(zip((axis.name for axis in op.axes), sizes, strict=True)))
+
+
+def _batch(words: Words) -> int:
+    if words.batch or not words.x:
+        return words.batch or 1
+    x = load_npy(Path(words.x), np.float32, ndims=(1, 2))
+    return len(x) if x.ndim == 2 else 1
+
+
+def _seeded(words: Words) -> Seeded:
+    return Seeded(words.family, words.seed, FIXTURE_VERSION)
+
+
+def _case(
+    words: Words, kernel: Kernel, kinds: tuple[str, ...], shape: Shape, weights: Source, store: FileStore
+) -> Case:
+    x: Source = FromFile(store.register(Path(words.x)).sha256) if words.x else _seeded(words)
+    scalars = registry.op(kernel.op).scalars
+    case = Case(kernel.op, kernel.name, kinds, shape, weights, x, words.build, scalars=scalars)
+    catalog.check(case)
+    return case

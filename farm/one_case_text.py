@@ -1,0 +1,72 @@
+"""What `farm run` prints of one evidence line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernels.model import Case, Comparison, Evidence, LaunchRecord, Worst
+
+
+def text(evidence: Evidence) -> str:
+    """Verdict and reason first, then the figures, the worst element, the launches and the digests."""
+    lines = [_head(evidence), *_body(evidence)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def case_words(case: Case) -> str:
+    """matvec/block Q4_K 64x4096 exact"""
+    kind = "" if case.kind == "F32" and not case.kinds else f"{case.kind} "
+    return f"{case.op}/{case.kernel} {kind}{case.shape} {case.family} {case.build}"
+
+
+def _head(evidence: Evidence) -> str:
+    where = f"{evidence.backend} ({evidence.device.device_class})"
+    reason = f": {evidence.reason}" if evidence.reason else ""
+    return f"{evidence.verdict} {case_words(evidence.case)} on {where}{reason}"
+
+
+def _body(evidence: Evidence) -> Iterator[str]:
+    if evidence.rule_verdict:
+        yield _row("rule", f"{evidence.rule_verdict} by {evidence.rule}, which decides this run")
+    if evidence.comparison:
+        yield from _figures(evidence.comparison)
+    for number, launch in enumerate(evidence.launches):
+        yield _row(f"launch {number}", _launch(launch))
+    if evidence.compiler:
+        yield _row("compiler", f"{evidence.compiler} {evidence.flags}")
+    if evidence.substitutes:
+        yield _row("host twins", ", ".join(evidence.substitutes))
+    yield _row("repeats", str(evidence.repeats))
+    for name in ("source", "inputs", "output"):
+        yield _row(f"{name} digest", getattr(evidence, f"{name}_digest") or "none")
+    yield _row("case", evidence.case_id)
+
+
+def _figures(found: Comparison) -> Iterator[str]:
+    yield _row("positions", f"{found.positions:,} judged by {found.judge}, {found.bad:,} outside the bound")
+    yield _row("bound ratio", f"{found.bound_ratio:.4g}  (1 is the edge)")
+    yield _row("relative ratio", f"{found.relative_ratio:.4g}  against the twin")
+    yield _row("nmse", f"{found.nmse:.4g}")
+    yield _row("NaN positions", "equal" if found.nan_positions_equal else "differ")
+    yield _row("bits", "equal to the twin's" if found.bit_exact else "differ from the twin's")
+    if found.worst:
+        yield _row("worst", _worst(found.worst))
+        if found.worst.block:
+            yield _row("block", found.worst.block)
+
+
+def _worst(worst: Worst) -> str:
+    index = ", ".join(map(str, worst.index))
+    values = f"got {worst.got!r}, want {worst.want!r}, twin {worst.twin!r}, limit {worst.limit:.4g}"
+    return f"{worst.buffer}[{index}] of launch {worst.launch} ({worst.kernel}): {values}"
+
+
+def _launch(launch: LaunchRecord) -> str:
+    grid, block = ("x".join(map(str, sizes)) for sizes in (launch.grid, launch.block))
+    shared = f"{launch.static_shared_bytes}+{launch.dynamic_shared_bytes} shared bytes"
+    measured = f"{launch.elapsed_us:,.0f} us, symbol {launch.symbol_digest[:16]}"
+    return f"{launch.entry} grid {grid} block {block} {shared}, {measured}"
+
+
+def _row(name: str, value: str) -> str:
+    return f"  {name:<15} {value}"

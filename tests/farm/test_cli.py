@@ -1,0 +1,105 @@
+"""The command group: finding commands, and one line with the right exit code for every error."""
+
+import subprocess
+import sys
+import time
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from farm.cli import Commands, first_sentence, main, names
+from kernels.errors import FarmError, UsageError
+
+
+def failing(error: BaseException) -> Commands:
+    """A group whose every command raises `error`."""
+
+    class Failing(Commands):
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+            def fail() -> None:
+                raise error
+
+            return click.Command(cmd_name, callback=fail)
+
+    return Failing("farm")
+
+
+def invoke(group: click.Command, *args: str) -> Result:
+    return CliRunner().invoke(group, args)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (FarmError("disk full"), 1),
+        (UsageError("no such thing"), 2),
+        (click.UsageError("odd word"), 2),
+        (KeyboardInterrupt(), 130),
+        (click.Abort(), 130),
+        (click.ClickException("broken"), 1),
+        (FarmError("two\nlines"), 1),
+    ],
+)
+def test_an_error_is_one_line_and_its_exit_code(error: BaseException, code: int) -> None:
+    result = invoke(failing(error), names()[0])
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert result.stderr.lstrip("\n").startswith("farm: ")  # click ends the line of a ^C
+    assert result.stderr.strip().count("\n") == 0
+
+
+def test_a_programming_error_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        CliRunner().invoke(failing(ZeroDivisionError()), names()[:1], catch_exceptions=False)
+
+
+def test_a_command_that_returns_a_number_ends_with_it() -> None:
+    class Three(Commands):
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+            return click.Command(cmd_name, callback=lambda: 3)
+
+    assert invoke(Three("farm"), names()[0]).exit_code == 3
+
+
+def test_an_unknown_command_names_those_there_are() -> None:
+    result = invoke(main, "sumbit")
+    assert result.exit_code == 2
+    assert "'sumbit'" in result.stderr
+    assert names()[0] in result.stderr
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_command_has_a_help_line_and_a_help_page(name: str) -> None:
+    assert first_sentence(name).endswith(".")
+    result = invoke(main, name, "--help")
+    assert result.exit_code == 0
+    assert f"farm {name}" in result.stdout
+
+
+def test_help_lists_every_command_and_imports_none() -> None:
+    code = """import sys, farm.cli
+try:
+    farm.cli.main(["--help"])
+finally:
+    print([m for m in sys.modules if m.startswith("farm.cli.") or m in ("numpy", "ray", "sqlalchemy")])
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *help_page, imported = ended.stdout.splitlines()
+    assert imported == "[]"
+    assert set(names()) <= {line.split()[0] for line in help_page if line.split()}
+
+
+def test_help_takes_less_than_three_tenths_of_a_second() -> None:
+    def once() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "farm", "--help"], capture_output=True, check=True)
+        return time.perf_counter() - start
+
+    assert min(once() for _ in range(5)) <= 0.3
+
+
+def test_no_arguments_shows_the_help_and_exits_2() -> None:
+    result = invoke(main)
+    assert result.exit_code == 2
+    assert "Commands:" in result.stderr

@@ -1,0 +1,194 @@
+"""Leases, their expiry, epochs and the end of a campaign, by a clock that the test turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from db import evidence, queue
+from db.campaign import jobs_of
+from db.session import Database
+from farm.boards import Board
+from farm.campaign import Order, Submitted, submit
+from farm.coordinator import Coordinator
+from kernels.catalog import Selection
+from kernels.model import Device, Rule, Verdict
+from workers.protocol import StaleEpoch
+
+ANOTHER = Device("cpu-other-1", "cpu-other", "Another processor", "uuid-2")
+
+
+def test_a_worker_gets_every_job_once(agent, coordinator, submitted: Submitted) -> None:
+    first, second = agent.ask(4), agent.ask(100)
+    assert (len(first.leases), len(second.leases)) == (4, 2)
+    assert len({lease.job_id for lease in (*first.leases, *second.leases)}) == 6 == submitted.jobs
+    assert all(lease.inputs_digest and lease.source_digest for lease in first.leases)
+
+
+def test_a_campaign_closes_with_its_last_verdict(agent, coordinator, submitted: Submitted) -> None:
+    leases = agent.ask().leases
+    agent.finish(*leases[:5])
+    assert coordinator.progress(submitted.campaign_id).is_open
+    agent.finish(leases[5], verdict=Verdict.FAIL)
+    row = coordinator.progress(submitted.campaign_id)
+    assert not row.is_open
+    assert row.verdicts == ((Verdict.FAIL, 1), (Verdict.PASS, 5))
+
+
+def test_nothing_left_is_told_only_when_nothing_is_held(agent) -> None:
+    leases = agent.ask().leases
+    empty = agent.ask()
+    assert (empty.leases, empty.drained) == ((), False)
+    assert empty.retry_after_s > 0
+    agent.finish(*leases)
+    assert agent.ask().drained
+
+
+def test_a_silent_worker_loses_its_lease_after_one_ttl(agent, clock, coordinator, submitted) -> None:
+    leases = agent.ask().leases
+    clock.now += 5.9
+    assert agent.renew(*leases[1:]).dropped == ()
+    clock.now += 0.2
+    row = coordinator.progress(submitted.campaign_id)
+    assert (row.waiting, row.leased) == (1, 5)
+    assert agent.renew(*leases).dropped == (leases[0].attempt_id,)
+
+
+def test_renewing_keeps_a_lease_for_as_long_as_it_takes(agent, clock) -> None:
+    leases = agent.ask().leases
+    for _ in range(20):
+        clock.now += 5
+        assert agent.renew(*leases).dropped == ()
+
+
+def test_an_expired_job_is_leased_again_to_another(agent, clock, coordinator, make_agent) -> None:
+    lost = agent.ask().leases
+    clock.now += 7
+    other = make_agent(coordinator)
+    again = other.ask().leases
+    assert {lease.job_id for lease in again} == {lease.job_id for lease in lost}
+    assert not {lease.attempt_id for lease in again} & {lease.attempt_id for lease in lost}
+
+
+def test_a_late_line_counts_where_its_job_still_waits(agent, clock, coordinator, submitted) -> None:
+    leases = agent.ask().leases
+    agent.renew(*leases, started=leases)
+    clock.now += 7
+    coordinator.reap()
+    agent.finish(*leases)
+    assert coordinator.progress(submitted.campaign_id).verdicts == ((Verdict.PASS, 6),)
+
+
+def test_a_late_line_changes_no_verdict(agent, clock, coordinator, make_agent, database: Database) -> None:
+    lease = agent.ask().leases[0]
+    clock.now += 7
+    other = make_agent(coordinator)
+    other.finish(*other.ask().leases)
+    (line,) = agent.finish(lease, verdict=Verdict.FAIL)
+    with database.reading() as s:
+        stored = evidence.get(s, line.evidence_id)
+    assert stored is not None
+    assert not stored.folded
+
+
+def test_started_attempts_that_vanish_three_times_are_lost(agent, clock, coordinator, submitted) -> None:
+    for _ in range(queue.LOSS_BUDGET):
+        leases = agent.ask().leases
+        assert len(leases) == 6
+        agent.renew(*leases, started=leases[:1])
+        clock.now += 7
+        coordinator.reap()
+    row = coordinator.progress(submitted.campaign_id)
+    assert row.verdicts == ((Verdict.LOST, 1),)
+    assert row.waiting == 5
+
+
+def test_what_is_given_back_is_leased_again_and_not_charged(agent, coordinator, database, submitted) -> None:
+    leases = agent.ask().leases
+    agent.renew(returned=leases)
+    assert len(agent.ask().leases) == 6
+    with database.reading() as s:
+        assert {job.losses for job in jobs_of(s, submitted.campaign_id)} == {0}
+
+
+def test_a_worker_of_an_older_epoch_says_hello_again(agent, coordinators) -> None:
+    leases = agent.ask().leases
+    restarted = coordinators()
+    agent.coordinator = restarted
+    with pytest.raises(StaleEpoch, match="hello"):
+        agent.renew(*leases)
+    agent.hello()
+    assert agent.renew(*leases).dropped == ()
+    agent.finish(*leases)
+
+
+def test_the_old_coordinator_stops_when_another_has_started(agent, coordinators) -> None:
+    coordinators()
+    with pytest.raises(queue.StaleEpoch, match="another coordinator"):
+        agent.ask()
+
+
+def test_live_leases_get_one_ttl_after_a_restart(agent, clock, coordinators, submitted) -> None:
+    agent.ask()
+    clock.now += 5.9
+    restarted = coordinators()
+    clock.now += 5.9
+    assert restarted.progress(submitted.campaign_id).leased == 6
+    clock.now += 0.2
+    assert restarted.progress(submitted.campaign_id).waiting == 6
+
+
+@pytest.mark.parametrize("words", [{"catalog_digest": "0" * 64}, {"protocol": 2}])
+def test_a_worker_that_differs_is_told_so_and_gets_nothing(words, coordinator, make_agent) -> None:
+    stranger = make_agent(coordinator, greet=False)
+    welcome = stranger.hello(**words)
+    assert not welcome.accepted
+    assert "coordinator" in welcome.reason
+    with pytest.raises(StaleEpoch):
+        stranger.ask()
+
+
+def test_a_class_that_joins_gets_jobs_of_its_own(agent, coordinator, make_agent, submitted) -> None:
+    agent.finish(*agent.ask().leases[:1])
+    other = make_agent(coordinator, device=ANOTHER)
+    assert len(other.ask().leases) == 6
+    assert coordinator.progress(submitted.campaign_id).jobs == 12
+
+
+def test_a_class_that_the_campaign_does_not_name_gets_none(database, coordinators, make_agent) -> None:
+    order = Order(Selection(ops=("rmsnorm",)), ("twin",), device="cpu-other*")
+    submit(database, order, [Board(ANOTHER, ("twin",))], now_us=1)
+    coordinator = coordinators()
+    assert make_agent(coordinator).ask().drained
+    assert make_agent(coordinator, device=ANOTHER).ask().leases
+
+
+def test_a_backend_that_the_campaign_does_not_name_gets_none(coordinator, make_agent) -> None:
+    assert make_agent(coordinator, backends=("host",)).ask().drained
+
+
+def test_inputs_of_finished_cases_are_remembered(agent, database, submitted) -> None:
+    lease = agent.ask().leases[0]
+    agent.finish(lease)
+    with database.reading() as s:
+        known = evidence.of_case(s, lease.case.id)
+    assert known[0].line.inputs_digest == lease.inputs_digest != ""
+
+
+def test_a_line_about_another_source_frees_no_lease(agent, clock, coordinator, submitted) -> None:
+    lease = agent.ask().leases[0]
+    agent.renew(lease, started=(lease,))
+    agent.finish(replace(lease, source_digest="0" * 64), verdict=Verdict.ERROR)
+    row = coordinator.progress(submitted.campaign_id)
+    assert row.done == 0
+    clock.now += 7
+    assert coordinator.progress(submitted.campaign_id).waiting == 6
+
+
+def test_the_rule_comes_with_the_lease(database, coordinators: Callable[[], Coordinator], make_agent) -> None:
+    order = Order(Selection(ops=("rmsnorm",)), ("twin",), rule=Rule.EXACT)
+    submit(database, order, [Board(ANOTHER, ("twin",))], now_us=1)
+    leases = make_agent(coordinators(), device=ANOTHER).ask(1).leases
+    assert [lease.rule for lease in leases] == [Rule.EXACT]

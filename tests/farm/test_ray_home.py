@@ -1,0 +1,61 @@
+"""The private Ray's token, environment and ports."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from farm import ray_home
+from kernels.errors import FarmError
+
+
+def test_the_token_is_secret_long_and_kept(tmp_path: Path) -> None:
+    path = ray_home.token_file(tmp_path / ".farm")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len(path.read_text()) == 64
+    assert ray_home.token_file(tmp_path / ".farm").read_text() == path.read_text()
+    assert [entry.name for entry in path.parent.iterdir()] == ["token"]
+
+
+def test_two_farms_have_two_tokens(tmp_path: Path) -> None:
+    first, second = (ray_home.token_file(tmp_path / name).read_text() for name in "ab")
+    assert first != second
+
+
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    ray_home.token_file(tmp_path).chmod(0o644)
+    with pytest.raises(FarmError, match="mode 644"):
+        ray_home.token_file(tmp_path)
+
+
+def test_the_environment_is_ours_inside_and_the_users_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "another farm's")
+    before = dict(os.environ)
+    with ray_home.ray_environment(tmp_path / "token"):
+        assert os.environ["RAY_AUTH_MODE"] == "token"
+        assert os.environ["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "token")
+        assert not {"RAY_ADDRESS", "RAY_AUTH_TOKEN"} & set(os.environ)
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "192.168.0.9", "100.64.0.1"])
+def test_a_private_address_may_have_a_ray(address: str) -> None:
+    ray_home.refuse_public(address, {})
+
+
+def test_a_public_address_needs_a_declared_firewall() -> None:
+    with pytest.raises(FarmError, match=r"8\.8\.8\.8 is public"):
+        ray_home.refuse_public("8.8.8.8", {})
+    ray_home.refuse_public("8.8.8.8", {"FARM_FIREWALLED": "1"})
+
+
+def test_a_port_is_found_when_this_process_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert port in ray_home.listening_ports(os.getpid())
+    assert port not in ray_home.listening_ports(os.getpid())
