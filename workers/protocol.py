@@ -15,6 +15,10 @@ class Unreachable(FarmError):
     """Whatever carries the calls found no coordinator at the other end: try again later."""
 
 
+class StaleEpoch(FarmError):
+    """The coordinator has begun a new epoch, or doesn't know this worker: it says hello again and goes on."""
+
+
 @dataclass(frozen=True)
 class Hello:
     """A worker introduces its device."""

@@ -32,7 +32,9 @@ def import_(bundles: tuple[str, ...], url: str, as_json: bool) -> int:
             click.echo(f"farm: {bundle.torn}", err=True)
         with database.writing() as s:
             report = import_lines(s, bundle.evidence, wall_clock())
-        rows.append({"bundle": name, "new": report.new, "repeated": report.repeated, "torn": bool(bundle.torn)})
+        rows.append(
+            {"bundle": name, "new": report.new, "repeated": report.repeated, "torn": bool(bundle.torn)}
+        )
     click.echo(json.dumps({"schema": 1, "bundles": rows}) if as_json else "\n".join(map(_line, rows)))
     return 0
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from workers.isolate import Isolated
 
 from db.campaign import case_by_id
 from db.session import open_existing
@@ -22,6 +21,7 @@ from kernels.errors import FarmError, UsageError
 from kernels.model import Case, Device, Evidence, Rule
 from workers import backend as backends
 from workers.files import FileStore
+from workers.isolate import Isolated
 from workers.request import Request
 
 HOW = "KERNEL KIND SHAPE, --case ID-or-JSON, KERNEL --gguf FILE --tensor NAME or KERNEL KIND --weights FILE"
