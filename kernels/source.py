@@ -9,12 +9,17 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from kernels import registry
 from kernels.kind import Kind
 from kernels.model import Build
+
+# What a kernel or a kind may import that changes a result: sums, buffers, lanes, exp. Contracts and
+# judges stand outside.
+COUNTED = ("kernels.exp32", "kernels.kind", "kernels.kinds.", "kernels.ops.")
 
 C_TYPES = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
            "i4": "int", "u4": "unsigned int", "u8": "unsigned long long", "f4": "float"}  # fmt: skip
@@ -78,12 +83,41 @@ def table(name: str, values: np.ndarray) -> str:
 def digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
     """SHA-256 over every text a case launches, the code of plan, twin and decode, and the build's meaning."""
     kernel = registry.kernel(kernel_id)
-    parts = [BUILD_MEANS[build], code(str(_module(kernel)))]
+    parts = [BUILD_MEANS[build], *_codes(_module(kernel))]
     for part_id, kind_name in kernel.parts(kinds):
-        parts += [text(part_id, kind_name), code(str(_module(registry.kernel(part_id))))]
+        parts += [text(part_id, kind_name), *_codes(_module(registry.kernel(part_id)))]
         if kind_name:
-            parts.append(code(str(_module(registry.kind(kind_name).decode))))
+            parts += _codes(_module(registry.kind(kind_name).decode))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@cache
+def _codes(module: Path) -> tuple[str, ...]:
+    """The code of a module and of what it imports from COUNTED, directly or not."""
+    paths: set[str] = set()
+    waiting = {str(module)}
+    while waiting:
+        path = waiting.pop()
+        paths.add(path)
+        waiting |= set(_imports(path)) - paths
+    return tuple(sorted(code(path) for path in paths))
+
+
+@cache
+def _imports(path: str) -> tuple[str, ...]:
+    names = [
+        name
+        for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf8")))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+    ]
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in names if counted(name)]
+    return tuple(file for file in files if file)
+
+
+def counted(name: str) -> bool:
+    """Whether a module of this name is part of the source of what imports it."""
+    return any(name.startswith(own) if own.endswith(".") else name == own for own in COUNTED)
 
 
 @cache
@@ -96,7 +130,17 @@ def code(path: str) -> str:
             and ast.get_docstring(node) is not None
         ):
             node.body = node.body[1:]
-    return ast.dump(tree)
+    return _dump(tree)
+
+
+def _dump(node: Any) -> str:
+    """Like ast.dump, but the same in every Python: fields that are empty don't show, whether known or not."""
+    if isinstance(node, list):
+        return f"[{','.join(map(_dump, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = [(name, value) for name, value in ast.iter_fields(node) if value is not None and value != []]
+    return f"{type(node).__name__}({','.join(f'{name}={_dump(value)}' for name, value in fields)})"
 
 
 def _module(thing: object) -> Path:
