@@ -1,0 +1,157 @@
+"""The text of every kernel and kind, and the digest that says when evidence is stale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernels import catalog, registry, source
+from kernels.model import Build
+from kernels.op import LaunchKernel
+from kernels.ops.matvec import coalesced
+
+TEXTS = [
+    (kernel.id, kind)
+    for kernel in registry.all_kernels().values()
+    if isinstance(kernel, LaunchKernel)
+    for kind in (registry.kinds() if registry.op(kernel.op).matrices else [""])
+]
+
+
+@pytest.fixture
+def uncached() -> Iterator[None]:
+    """Texts and digests made again, before and after a test that changes what they are made of."""
+    caches = (source.text, source.digest, source.code, source._codes, source._imports)
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.mark.parametrize(("kernel_id", "kind"), TEXTS)
+def test_text_is_one_translation_unit(kernel_id: str, kind: str) -> None:
+    text = source.text(kernel_id, kind)
+    assert text.startswith(f"// {kernel_id} {kind}".rstrip() + "\n#define ENTRY ")
+    assert text.count('extern "C" __global__ void ENTRY(') == 1
+    assert "#include" not in text
+    assert text.isascii()
+
+
+@pytest.mark.parametrize(("kernel_id", "kind"), [part for part in TEXTS if part[1]])
+def test_text_defines_sizes_and_lanes_from_the_kind(kernel_id: str, kind: str) -> None:
+    text, defined = source.text(kernel_id, kind), registry.kind(kind)
+    assert f"#define BLOCK_BYTES {defined.block_bytes}\n" in text
+    assert f"#define BLOCK_ELEMENTS {defined.elements}\n" in text
+    assert f"#define LANE_WEIGHTS {defined.lanes.weights}\n" in text
+
+
+def test_tables_lose_no_digit() -> None:
+    text = source.table("T", np.array([0.1, -3.0], np.float32))
+    assert text == "__device__ const float T[2] = {0x1.99999a0000000p-4f, -0x1.8000000000000p+1f};"
+    assert "{18446744073709551615ull}" in source.table("T", np.array([2**64 - 1], np.uint64))
+
+
+def test_digests_of_all_cells_differ_but_for_their_build() -> None:
+    digests = {
+        (cell.op, cell.kernel, cell.kind, cell.build): source.digest(
+            f"{cell.op}/{cell.kernel}", kinds_of(cell), cell.build
+        )
+        for cell in catalog.cells()
+    }
+    assert len(digests) == len(set(digests.values())) == 120
+
+
+def kinds_of(cell: catalog.CellName) -> tuple[str, ...]:
+    matrices = len(registry.op(cell.op).matrices)
+    return tuple(cell.kind.split("+")) if "+" in cell.kind else (cell.kind,) * matrices
+
+
+def test_digest_changes_with_a_kinds_text_and_only_where_it_is_used(
+    uncached: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def digests() -> dict[catalog.CellName, str]:
+        return {
+            cell: source.digest(f"{cell.op}/{cell.kernel}", kinds_of(cell), cell.build)
+            for cell in catalog.cells((Build.EXACT,))
+        }
+
+    before = digests()
+    wrong = replace(registry.kind("Q6_K"), cuda=registry.kind("Q6_K").cuda.replace("<<", ">>", 1))
+    monkeypatch.setitem(registry.kinds(), "Q6_K", wrong)
+    source.text.cache_clear()
+    source.digest.cache_clear()
+    changed = {
+        (cell.op, cell.kernel, cell.kind) for cell, value in digests().items() if before[cell] != value
+    }
+    assert changed == {
+        ("matvec", "block", "Q6_K"),
+        ("matvec", "coalesced", "Q6_K"),
+        ("mul_mm", "reference", "Q6_K"),
+        ("ffn", "block", "Q6_K"),
+        ("ffn", "coalesced", "Q6_K"),
+        ("ffn", "block", "Q4_K+Q4_K+Q6_K"),
+        ("ffn", "coalesced", "Q4_K+Q4_K+Q6_K"),
+    }
+
+
+def test_digest_changes_with_geometry(uncached: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = source.digest("matvec/coalesced", ("Q4_0",), Build.EXACT)
+    monkeypatch.setattr(coalesced, "ROWS", 4)
+    source.text.cache_clear()
+    source.digest.cache_clear()
+    assert source.digest("matvec/coalesced", ("Q4_0",), Build.EXACT) != before
+
+
+COUNTED_IN_MATVEC = ["_linear.py", "_launch.py", "kind.py", "block.py"]
+
+
+def test_digest_counts_what_a_kernel_imports() -> None:
+    files = source._imports(str(source._module(registry.kernel("matvec/block"))))
+    names = {Path(file).name for file in files} | {"block.py"}
+    assert names == set(COUNTED_IN_MATVEC)
+    codes = source._codes(source._module(registry.kernel("matvec/block")))
+    assert len(codes) == len(COUNTED_IN_MATVEC)
+
+
+def test_digest_counts_exp32_for_silu_mul_and_for_ffn() -> None:
+    for kernel_id in ("silu_mul/flat", "ffn/block", "ffn/coalesced"):
+        code = source.code(str(Path(source.__file__).with_name("exp32.py")))
+        assert code in source._codes(source._module(registry.kernel(kernel_id)))
+
+
+@pytest.mark.parametrize(
+    ("name", "yes"),
+    [
+        ("kernels.ops._linear", True),
+        ("kernels.kind", True),
+        ("kernels.kinds.q4_0", True),
+        ("kernels.model", False),
+        ("kernels.compare", False),
+        ("numpy", False),
+    ],
+)
+def test_counted_leaves_contracts_and_judges_out(name: str, yes: bool) -> None:
+    assert source.counted(name) == yes
+
+
+def code_of(tmp_path: Path, text: str) -> str:
+    file = tmp_path / f"m{abs(hash(text))}.py"
+    file.write_text(text, encoding="utf8")
+    return source.code(str(file))
+
+
+def test_code_ignores_comments_docstrings_and_layout(tmp_path: Path) -> None:
+    plain = code_of(tmp_path, "def f(x):\n    return x + 1\n")
+    assert code_of(tmp_path, '"""Doc."""\ndef f(x):  # why\n    """Doc."""\n    return (x\n  + 1)\n') == plain
+    assert code_of(tmp_path, "def f(x):\n    return x + 2\n") != plain
+    assert code_of(tmp_path, "def f(x):\n    return x - 1\n") != plain
+
+
+def test_code_tells_none_true_and_numbers_apart(tmp_path: Path) -> None:
+    texts = ["x = None", "x = True", "x = 1", "x = 1.0", "x = ''", "x = []", "x = -1"]
+    assert len({code_of(tmp_path, text) for text in texts}) == len(texts)
