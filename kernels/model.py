@@ -304,12 +304,13 @@ class Comparison:
     worst_rows: tuple[tuple[int, float], ...] = ()  # (row, bound ratio), largest first, at most four
 
     def passes(self, rule: Rule) -> bool:
+        """By one rule's figure; where the fixture is at fault nothing is known, so no rule passes."""
         by_rule = {
             Rule.BOUND: self.verdict is Verdict.PASS,
             Rule.RELATIVE: self.relative_ratio <= 1 and self.nan_positions_equal,
             Rule.EXACT: self.bit_exact,
         }
-        return by_rule[rule]
+        return self.verdict is not Verdict.ERROR and by_rule[rule]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import json
 import numpy as np
 
 from kernels import inputs
+from kernels.families import FAMILIES
 from kernels.kinds.mxfp4 import KIND as MXFP4
 from kernels.kinds.q4_0 import KIND as Q4_0
 from kernels.kinds.q6_k import KIND as Q6_K
@@ -33,7 +34,7 @@ def buffer_of(operand: Operand) -> Buffer:
 def digests() -> dict[str, str]:
     """Every family over three kinds; a batch; a norm with its weights."""
     found = {}
-    for family in inputs.FAMILIES:
+    for family in FAMILIES:
         for kind, blocks in ((Q4_0, 257), (Q6_K, 5), (MXFP4, 9)):
             cols = blocks * kind.elements
             operands = (Matrix("weights", kind, 9, cols), Vector("x", (cols,)))

@@ -133,6 +133,8 @@ def test_outputs_never_written_fail_even_where_nan_is_wanted() -> None:
     assert found.verdict is Verdict.FAIL
     assert found.reason.startswith("2 of 4 outputs never written")
     assert (found.bad, found.bound_ratio) == (2, math.inf)
+    assert not found.bit_exact  # nor by any other rule, though the twin is NaN there too
+    assert not found.nan_positions_equal
 
 
 def test_another_nan_than_the_poison_counts_as_written() -> None:
@@ -215,9 +217,11 @@ def test_bit_exact_ignores_the_sign_of_zero_and_the_payload_of_nan() -> None:
 
 def test_the_relative_rule_is_recorded_as_it_is() -> None:
     """An error of 1e-4 at 1 is its edge; it passes anything against Inf."""
-    assert relative_ratio(np.float32([1.0001]), np.float32([1.0])) == pytest.approx(1.0, rel=1e-2)
-    assert relative_ratio(np.float32([5.0]), np.float32([math.inf])) == 0.0
-    assert relative_ratio(np.float32([math.inf]), np.float32([5.0])) == math.inf
+    assert relative_ratio(np.array([1.0001], np.float32), np.array([1.0], np.float32)) == pytest.approx(
+        1.0, rel=1e-2
+    )
+    assert relative_ratio(np.array([5.0], np.float32), np.array([math.inf], np.float32)) == 0.0
+    assert relative_ratio(np.array([math.inf], np.float32), np.array([5.0], np.float32)) == math.inf
 
 
 def test_gamma_grows_past_its_first_order() -> None:
