@@ -156,7 +156,7 @@ def _waiting(s: Session, campaign_id: int, rule: Rule, worker: Worker, limit: in
         .where(
             job.c.campaign_id == campaign_id,
             job.c.device_class == worker.device_class,
-            job.c.state == "waiting",
+            job.c.state == sa.literal_column("'waiting'"),  # as the partial index says it
             job.c.backend.in_(worker.backends),
         )
         .order_by(job.c.id)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -28,6 +28,7 @@ Session = sa.Connection
 
 DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 BUSY_TIMEOUT_MS = 5_000  # one wait inside SQLite; it may come back early, so writing() asks again
+PAUSE_S = 0.01  # between two asks, where SQLite doesn't wait by itself
 GIVE_UP_S = 120.0
 SQLITE_BUSY, SQLITE_LOCKED = 5, 6
 LOCK_KEY = 0x6B66  # any constant: PostgreSQL's advisory lock that stands for SQLite's single writer
@@ -44,18 +45,14 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session that sees one state of the database and changes nothing."""
-        with self._explained(), self.engine.connect() as connection:
-            snapshot = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
-            s = connection.execution_options(**snapshot)
+        with self._explained(), self._begun(writes=False) as s:
             yield s
             s.rollback()
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """A session that holds the write lock; waits for other writers, commits at exit."""
-        with self._explained(), self.engine.connect() as connection:
-            s = connection.execution_options(farm_writes=True)
-            self._begin(s)
+        with self._explained(), self._begun(writes=True) as s:
             if not self.is_sqlite:
                 # One writer at a time there too: folds read what earlier writers left.
                 s.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
@@ -69,17 +66,26 @@ class Database:
     def close(self) -> None:
         self.engine.dispose()
 
-    def _begin(self, s: Session, clock: Callable[[], float] = time.monotonic) -> None:
-        """Asks for the lock until it is given or `give_up_s` is over; each ask waits inside SQLite."""
-        until = clock() + self.give_up_s
+    def _begun(self, writes: bool) -> Session:
+        """A connection in a transaction; asks until it is given or `give_up_s` is over."""
+        until = time.monotonic() + self.give_up_s
         while True:
             try:
-                s.begin()
-                return
+                return self._begin(writes)
             except OperationalError as error:
-                s.rollback()
-                if not _is_busy(error) or clock() >= until:
+                if not _is_busy(error) or time.monotonic() >= until:
                     raise
+            time.sleep(PAUSE_S)
+
+    def _begin(self, writes: bool) -> Session:
+        snapshot = {} if writes or self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        s = self.engine.connect().execution_options(farm_writes=writes, **snapshot)
+        try:
+            s.begin()
+        except BaseException:
+            s.close()
+            raise
+        return s
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -172,8 +178,11 @@ def _engine(address: sa.URL) -> sa.Engine:
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     """Durable against power loss, readers beside one writer, and no transaction that we didn't begin."""
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
+    # The mode is kept in the file, and asking for it again takes a lock.
+    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sqlite3
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -175,6 +176,16 @@ def test_a_locked_database_is_said_to_be_locked(tmp_path: Path) -> None:
     with database.writing():  # and the lock is free again
         pass
     database.close()
+
+
+def test_opening_waits_for_who_holds_the_new_file(tmp_path: Path) -> None:
+    holder = sqlite3.connect(tmp_path / "farm.db", isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.1, holder.rollback)
+    release.start()
+    open_database(f"sqlite:///{tmp_path}/farm.db").close()
+    release.join()
+    holder.close()
 
 
 def test_a_reader_sees_one_state(database: Database) -> None:
