@@ -1,0 +1,300 @@
+"""The loop that pulls: leases cases for one device, runs them in its slots, and sends what came out."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernels.model import Build, Case, Device, Evidence
+from workers.protocol import Ask, Complete, Coordinator, Hello, Lease, Renew, StaleEpoch, Unreachable, Welcome
+from workers.request import Request
+from workers.runner import new_id
+from workers.spool import Spool
+
+BATCH = 32  # leases held at most
+SEND_MOST = 64  # evidence lines in one message
+GLANCE_S = 0.5  # how often an idle agent looks whether it was asked to stop
+BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)  # between tries to reach a coordinator that is away
+
+
+class Slot(Protocol):
+    """What runs one case at a time: workers.isolate.Isolated."""
+
+    def start(self) -> None: ...
+    def run(self, request: Request, deadline_s: float) -> Evidence: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How an agent's life ended."""
+
+    ran: int  # cases
+    reason: str  # drained, stopped, or the coordinator's refusal
+    refused: bool = False
+
+
+class Agent:
+    """One device's worker. `run` ends when the queue is drained, when stopped, or when it isn't accepted.
+
+    The thread that calls `run` talks; every slot has a thread that works, and one more thread renews.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        hello: Hello,
+        spool: Spool,
+        make_slot: Callable[[], Slot],
+        *,
+        stays: bool = False,
+        batch: int = BATCH,
+    ) -> None:
+        """`stays` keeps an agent whose queue is drained waiting for the next campaign."""
+        self._coordinator = coordinator
+        self._hello = hello
+        self._spool = spool
+        self._make_slot = make_slot
+        self._stays = stays
+        self._batch = batch
+        self._changed = threading.Condition()  # guards all that follows
+        self._waiting: deque[Lease] = deque()
+        self._running: dict[str, Lease] = {}
+        self._started: list[str] = []  # not yet reported
+        self._ran = 0
+        self._stopping = False
+        self._ending = False  # slots take no more
+        self._failure: Exception | None = None
+        self._welcome: Welcome | None = None
+        self._drained = False
+        self._last_full = True  # whether the last answer had all that was asked for
+        self._ask_again_s = 0.0
+
+    @property
+    def device(self) -> Device:
+        return self._hello.device
+
+    def stop(self) -> None:
+        """Finishes the running cases, gives the others back, and ends."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    def run(self) -> Summary:
+        """Works until there is nothing more to do; raises what a slot failed of."""
+        slots = [threading.Thread(target=self._work, name=f"slot {n}") for n in range(self.device.slots)]
+        renewer = threading.Thread(target=self._keep_renewing, name="renewer")
+        if refusal := self._greet():
+            return Summary(0, refusal, refused=True)
+        if self._welcome is None:
+            return Summary(0, "stopped")
+        for thread in (*slots, renewer):
+            thread.start()
+        try:
+            refusal = self._talk()
+        finally:
+            self._end()
+            for thread in (*slots, renewer):
+                thread.join()
+            self._part()
+        if self._failure is not None:
+            raise self._failure
+        reason = refusal or ("stopped" if self._stopping else "drained")
+        return Summary(self._ran, reason, bool(refusal))
+
+    # The thread that talks.
+
+    def _greet(self) -> str:
+        """Says hello until somebody answers or stop() is called; why the answer was no, or nothing."""
+        tries = 0
+        while not self._stopping:
+            try:
+                welcome = self._coordinator.hello(self._hello)
+            except Unreachable:
+                self._pause(BACKOFF_S[min(tries, len(BACKOFF_S) - 1)])
+                tries += 1
+                continue
+            with self._changed:
+                self._welcome = welcome
+                self._changed.notify_all()
+            return "" if welcome.accepted else welcome.reason or "the coordinator gave no reason"
+        return ""
+
+    def _talk(self) -> str:
+        """Sends evidence and asks for work until done; the reason if the agent is turned away."""
+        while not self._is_done():
+            try:
+                sent = self.send()
+                asked = self._has_room() and self.ask()
+                if not sent and not asked:
+                    self._pause(min(self._ask_again_s or GLANCE_S, GLANCE_S))
+            except (StaleEpoch, Unreachable) as error:
+                if isinstance(error, Unreachable):
+                    self._pause(BACKOFF_S[0])
+                if refusal := self._greet():
+                    return refusal
+        return ""
+
+    def send(self) -> bool:
+        """Sends the oldest spooled lines; True if any were acknowledged, and so are gone."""
+        lines = self._spool.pending()[:SEND_MOST]
+        if not lines:
+            return False
+        worker_id, epoch = self._who()
+        answer = self._coordinator.complete(Complete(worker_id, epoch, lines))
+        self._spool.acknowledge(answer.evidence_ids)
+        return bool(answer.evidence_ids)
+
+    def ask(self) -> bool:
+        """Asks for leases; True if any came. After a short answer it asks for one a slot: the end is near."""
+        worker_id, epoch = self._who()
+        limit = self._batch if self._last_full else self.device.slots
+        answer = self._coordinator.lease(Ask(worker_id, epoch, limit))
+        with self._changed:
+            self._last_full = len(answer.leases) >= limit
+            self._drained = answer.drained and not answer.leases
+            self._ask_again_s = answer.retry_after_s
+            self._waiting.extend(answer.leases)
+            self._changed.notify_all()
+        return bool(answer.leases)
+
+    def _has_room(self) -> bool:
+        """Whether it is time for more: early enough that no slot waits for the answer."""
+        with self._changed:
+            few = self._batch // 2 if self._last_full else 1
+            return not self._stopping and len(self._waiting) < few
+
+    def _is_done(self) -> bool:
+        with self._changed:
+            if self._failure is not None or self._stopping:
+                return True
+            idle = not self._waiting and not self._running
+        return idle and self._drained and not self._stays and not self._spool.pending()
+
+    def _pause(self, seconds: float) -> None:
+        """Waits until something changes, for so long at most."""
+        with self._changed:
+            if not self._stopping and self._failure is None:
+                self._changed.wait(seconds)
+
+    def _end(self) -> None:
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+
+    def _part(self) -> None:
+        """Gives back what was never started and sends what is left; the spool keeps what can't be sent."""
+        try:
+            self.renew()
+            while self.send():
+                pass
+        except (StaleEpoch, Unreachable):
+            return
+
+    def _who(self) -> tuple[str, int]:
+        assert self._welcome is not None  # nobody speaks before the greeting
+        return self._hello.worker_id, self._welcome.epoch
+
+    # The thread that renews.
+
+    def _keep_renewing(self) -> None:
+        assert self._welcome is not None  # started behind the greeting
+        while not self._ending:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ending, self._welcome.ttl_s / 3)
+            try:
+                if not self._ending:
+                    self.renew()
+            except (StaleEpoch, Unreachable):
+                continue  # the thread that talks finds out by itself, and says hello
+            except Exception as error:  # noqa: BLE001 - whatever it is, the agent ends with it
+                self._fail(error)
+
+    def renew(self) -> None:
+        """Tells what is held, started and, at the end, given back; drops what was taken back."""
+        worker_id, epoch = self._who()
+        with self._changed:
+            returned = tuple(lease.attempt_id for lease in self._waiting) if self._ending else ()
+            waiting = () if self._ending else tuple(lease.attempt_id for lease in self._waiting)
+            started, self._started = tuple(self._started), []
+            unsent = [line.attempt_id for line in self._spool.pending()]
+            held = (*self._running, *waiting, *unsent)
+        try:
+            answer = self._coordinator.renew(Renew(worker_id, epoch, held, started, returned))
+        except (StaleEpoch, Unreachable):
+            with self._changed:
+                self._started = [*started, *self._started]
+            raise
+        dropped = {*answer.dropped, *returned}
+        with self._changed:
+            self._waiting = deque(lease for lease in self._waiting if lease.attempt_id not in dropped)
+
+    # The threads that work.
+
+    def _work(self) -> None:
+        try:
+            with closing(self._make_slot()) as slot:
+                slot.start()
+                last: Case | None = None
+                while lease := self._take(last):
+                    last = lease.case
+                    self._spool.append(slot.run(request(lease, self.device), lease.deadline_s))
+                    self._finish(lease)
+        except Exception as error:  # noqa: BLE001 - a full disk, no process to be had: the agent ends
+            self._fail(error)
+
+    def _take(self, last: Case | None) -> Lease | None:
+        """The next lease for a slot that ran `last`, when there is one; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ending or self._stopping or self._waiting)
+            if self._ending or self._stopping:
+                return None
+            lease = choose(self._waiting, last, [held.case for held in self._running.values()])
+            self._waiting.remove(lease)
+            self._running[lease.attempt_id] = lease
+            self._started.append(lease.attempt_id)
+            self._changed.notify_all()
+            return lease
+
+    def _finish(self, lease: Lease) -> None:
+        with self._changed:
+            del self._running[lease.attempt_id]
+            self._ran += 1
+            self._changed.notify_all()
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify_all()
+
+
+def request(lease: Lease, device: Device) -> Request:
+    return Request(
+        new_id(),
+        lease.case,
+        lease.backend,
+        device,
+        lease.repeats,
+        lease.rule,
+        lease.attempt_id,
+        lease.source_digest,
+        lease.inputs_digest,
+    )
+
+
+def choose(waiting: deque[Lease], last: Case | None, running: list[Case]) -> Lease:
+    """A lease whose text the slot has loaded, else one whose text no other slot is at, else the first."""
+    mine = text_key(last) if last else None
+    taken = {text_key(case) for case in running}
+    same = (lease for lease in waiting if text_key(lease.case) == mine)
+    fresh = (lease for lease in waiting if text_key(lease.case) not in taken)
+    return next(same, None) or next(fresh, None) or waiting[0]
+
+
+def text_key(case: Case) -> tuple[str, str, tuple[str, ...], Build]:
+    """Equal for cases that launch the same compiled texts."""
+    return case.op, case.kernel, case.kinds, case.build
