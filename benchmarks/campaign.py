@@ -1,4 +1,4 @@
-"""The default campaign, cold and warm, in a folder of its own: seconds, jobs, peak memory of all its processes."""
+"""The default campaign, cold and warm, in a folder of its own: seconds, jobs, peak memory of its processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def main() -> None:
         shutil.rmtree(folder)
     print(f"jobs in a campaign: {jobs}")
     print(
-        f"cold: {cold.seconds:.1f} s, peak {cold.peak_mib:.0f} MiB, exit {cold.exit_code} (limits 120 s, 3072 MiB)"
+        f"cold: {cold.seconds:.1f} s, peak {cold.peak_mib:.0f} MiB, exit {cold.exit_code} (120 s, 3072 MiB)"
     )
     seconds = statistics.median(turn.seconds for turn in warm)
     peak = max(turn.peak_mib for turn in warm)

@@ -1,0 +1,112 @@
+"""Wrong kernels: each an edit of the right CUDA text, or of its launch, that a check must see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from kernels import source
+from kernels.model import Launch, Plan
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """One wrong kernel: what is edited, and in which text; an edit that changes nothing is an error."""
+
+    name: str
+    kernel: str
+    kind: str
+    edits: tuple[tuple[str, str], ...] = ()
+    relaunch: Callable[[Launch], Launch] | None = None
+
+    def text(self, kernel: str, kind: str) -> str:
+        """The text as the host is given it."""
+        text = source.text(kernel, kind)
+        for old, new in self.edits:
+            if old not in text:
+                raise LookupError(f"{self.name}: {kernel} {kind} has no {old!r} any more")
+            text = text.replace(old, new)
+        return text
+
+    def plan(self, plan: Plan) -> Plan:
+        """The plan as the host is given it."""
+        if self.relaunch is None:
+            return plan
+        return replace(plan, launches=tuple(map(self.relaunch, plan.launches)))
+
+
+def launched_as_coalesced(launch: Launch) -> Launch:
+    """The geometry of matvec/coalesced around another kernel: an eighth of the rows."""
+    return replace(launch, grid=(-(-launch.grid[0] // 8), 1, 1))
+
+
+LAST_DROPPED = "i < 16 - (b == blocks - 1 && sub == BLOCK_ELEMENTS / 16 - 1); ++i)\n                sum"
+
+ZOO = (
+    Wrong("swapped nibbles", "matvec/block", "Q4_0", ((">> (4 * sub)", ">> (4 * (1 - sub))"),)),
+    Wrong(
+        "block stride off by one byte",
+        "matvec/coalesced",
+        "Q8_0",
+        (("block += BLOCK_BYTES", "block += BLOCK_BYTES - 1"),),
+    ),
+    Wrong("loop stride off by one", "matvec/block", "Q4_K", (("b += THREADS", "b += THREADS - 1"),)),
+    Wrong(
+        "unsigned read of signed scales",
+        "matvec/coalesced",
+        "Q6_K",
+        (("(float)(signed char)scales", "(float)scales"),),
+    ),
+    Wrong("dropped min", "matvec/coalesced", "Q4_K", ((" & 0xF) - low", " & 0xF)"),)),
+    Wrong("wrong lane writes", "matvec/coalesced", "IQ4_NL", (("lane == 0", "lane == 1"),)),
+    Wrong(
+        "missing barrier before the tree",
+        "matvec/block",
+        "Q5_K",
+        (("= sum;\n    __syncthreads();", "= sum;"),),
+    ),
+    Wrong(
+        "missing barrier in the tile loop",
+        "mul_mm/reference",
+        "Q4_0",
+        (("        }\n        __syncthreads();\n    }", "        }\n    }"),),
+    ),
+    Wrong("nothing written", "matvec/coalesced", "Q3_K", (("out[row] = sum;", ";"),)),
+    Wrong(
+        "one row skipped", "matvec/block", "Q2_K", (("threadIdx.x == 0)", "threadIdx.x == 0 && row != 2)"),)
+    ),
+    Wrong(
+        "block 0's scale everywhere",
+        "matvec/block",
+        "Q8_0",
+        (
+            (
+                "decode16(const unsigned char *block,",
+                "decode16(const unsigned char *first, const unsigned char *block,",
+            ),
+            ("half_at(block + AT_D)", "half_at(first + AT_D)"),
+            ("decode16(block, sub, w)", "decode16(row_start, block, sub, w)"),
+            (
+                "decode_lane(const unsigned char *block,",
+                "decode_lane(const unsigned char *block, const unsigned char *first,",
+            ),
+        ),
+    ),
+    Wrong("other kernel's geometry", "matvec/block", "Q5_0", relaunch=launched_as_coalesced),
+    Wrong(
+        "dropped last element",
+        "matvec/block",
+        "IQ4_XS",
+        (("i < 16; ++i)\n                sum", LAST_DROPPED),),
+    ),
+    Wrong("swapped activations", "matvec/block", "MXFP4", (("* xs[i];", "* xs[i ^ 1];"),)),
+    Wrong(
+        "token tail not zero-filled but dropped",
+        "mul_mm/reference",
+        "Q8_0",
+        (("first_token + t < batch ?", "first_token + t < batch - 1 ?"),),
+    ),
+    Wrong("eps ignored", "rmsnorm/block", "", (("+ eps)", ")"),)),
+    Wrong("residual ignored", "add_rmsnorm/fused", "", (("+ residual[", "+ 0.0f * residual["),)),
+    Wrong("gate without its sigmoid", "silu_mul/flat", "", (("1.0f + expf", "1.0f + 0.0f * expf"),)),
+)
