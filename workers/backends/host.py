@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +36,8 @@ class Host:
     name = "host"
     orders = 2  # lanes, warps and blocks ascending, then descending
 
-    def __init__(self) -> None:
+    def __init__(self, text: Callable[[str, str], str] = source.text) -> None:
+        self._text = text  # of a kernel id and a kind
         self._loaded: dict[tuple[str, Build], Loaded] = {}  # by digest of the text
 
     def devices(self) -> tuple[Device, ...]:
@@ -66,7 +67,7 @@ class Host:
         )
 
     def _load(self, launch: Launch, build: Build) -> Loaded:
-        text = source.text(launch.kernel, launch.kind)
+        text = self._text(launch.kernel, launch.kind)
         key = (hashlib.sha256(text.encode()).hexdigest(), build)
         if key not in self._loaded:
             name = f"{launch.entry}.cu"
