@@ -159,6 +159,12 @@ def jobs_of(s: Session, campaign_id: int) -> tuple[JobRow, ...]:
     return _jobs(s, job.c.campaign_id == campaign_id)
 
 
+def targets_of(s: Session, campaign_id: int) -> tuple[Target, ...]:
+    """Where a campaign has jobs."""
+    query = sa.select(job.c.backend, job.c.device_class).where(job.c.campaign_id == campaign_id).distinct()
+    return tuple(Target(*row) for row in s.execute(query.order_by(job.c.device_class, job.c.backend)))
+
+
 def job_row(s: Session, job_id: int) -> JobRow:
     """One job; UsageError where there is none."""
     for row in _jobs(s, job.c.id == job_id):

@@ -7,7 +7,7 @@ matrix.of_device("cpu-*").of_build("exact").by_class().across_builds()    # each
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -103,6 +103,12 @@ class Matrix:
         places = {(column.device_class, column.device, column.backend) for column in columns}
         kept = (cell for cell in self.cells if (cell.device_class, cell.device or "", cell.backend) in places)
         return replace(self, columns=columns, cells=tuple(kept))
+
+    def at(self, places: Collection[tuple[str, str]]) -> Matrix:
+        """The columns of these device classes and backends."""
+        columns = tuple(column for column in self.columns if (column.device_class, column.backend) in places)
+        cells = tuple(cell for cell in self.cells if (cell.device_class, cell.backend) in places)
+        return replace(self, columns=columns, cells=cells)
 
     def of_build(self, build: str) -> Matrix:
         return replace(self, cells=tuple(cell for cell in self.cells if cell.build == build))

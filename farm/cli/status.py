@@ -1,0 +1,115 @@
+"""Shows campaigns, devices and the matrix."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from db import campaign, device
+from db.campaign import CampaignRow
+from db.device import DeviceRow
+from db.session import open_existing
+from farm import exports
+from farm.cli import options
+from farm.marks import timestamp
+from farm.matrix import Matrix
+from farm.reader import read_matrix
+from farm.terminal import campaign_line, console, duration, matrix_parts, shown
+from farm.terminal import table as new_table
+
+NEWEST = 8  # campaigns shown; --json has all
+
+
+@click.command(short_help=__doc__)
+@click.option("--device", "glob", metavar="GLOB", help="Only what matches in class, board name or UUID.")
+@options.as_json
+@options.database
+def status(glob: str | None, as_json: bool, url: str) -> None:
+    """Shows campaigns, devices and the matrix.
+
+    A cell without a verdict was never run: its mark says so and the legend says who acts.
+    """
+    now_us = time.time_ns() // 1000
+    database = open_existing(url)
+    with database.reading() as s:
+        campaigns, boards, matrix = campaign.campaigns(s), device.devices(s), read_matrix(s, now_us)
+    matrix = matrix.of_device(glob) if glob else matrix
+    if as_json:
+        click.echo(json.dumps(document(campaigns, boards, matrix), indent=1, allow_nan=False))
+    else:
+        print_status(campaigns, boards, matrix, now_us)
+
+
+def document(campaigns: Iterable[CampaignRow], boards: Iterable[DeviceRow], matrix: Matrix) -> dict[str, Any]:
+    """What `--json` prints; `matrix` is the JSON export."""
+    return {
+        "campaigns": [campaign_record(row) for row in campaigns],
+        "devices": [device_record(row) for row in boards],
+        "matrix": json.loads(exports.export("json").render(matrix)),
+    }
+
+
+def campaign_record(row: CampaignRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "open": row.is_open,
+        "created_at": timestamp(row.created_us),
+        "closed_at": None if row.closed_us is None else timestamp(row.closed_us),
+        "rule": row.rule,
+        "jobs": row.jobs,
+        "done": row.done,
+        "waiting": row.waiting,
+        "leased": row.leased,
+        "verdicts": dict(row.verdicts),
+        "selection": json.loads(row.selection),
+    }
+
+
+def device_record(row: DeviceRow) -> dict[str, Any]:
+    board = row.device
+    return {
+        "slug": board.slug,
+        "device_class": board.device_class,
+        "name": board.name,
+        "uuid": board.uuid,
+        "slots": board.slots,
+        "fingerprint": dict(board.fingerprint),
+        "first_seen": timestamp(row.first_seen_us),
+        "last_seen": timestamp(row.last_seen_us),
+    }
+
+
+def print_status(
+    campaigns: Sequence[CampaignRow], boards: Sequence[DeviceRow], matrix: Matrix, now_us: int
+) -> None:
+    out = console()
+    for row in campaigns[:NEWEST]:
+        out.print(shown(_campaign_text(row, now_us)), soft_wrap=True)
+    if len(campaigns) > NEWEST:
+        out.print(f"… and {len(campaigns) - NEWEST} older; --json lists them")
+    if not campaigns:
+        out.print("no campaign yet; farm submit --all-kinds makes one")
+    grid = new_table("class", "board", "name", "last seen")
+    for seen in boards:
+        ago = duration((now_us - seen.last_seen_us) / 1e6)
+        grid.add_row(
+            *map(shown, (seen.device.device_class, seen.device.slug, seen.device.name, f"{ago} ago"))
+        )
+    out.print()
+    out.print(grid if boards else "no device yet")
+    for part in matrix_parts(matrix):
+        out.print(part)
+
+
+def _campaign_text(row: CampaignRow, now_us: int) -> str:
+    if row.is_open:
+        share = row.done / row.jobs if row.jobs else 0.0
+        return f"{campaign_line(row, now_us)} ({share:.0%}, open; farm resume {row.id} goes on with it)"
+    return f"{campaign_line(row, now_us)} ({timestamp(row.created_us)})"
+
+
+COMMAND = status

@@ -1,0 +1,194 @@
+"""Tables for people: the matrix, campaigns and devices, in a terminal or a pipe."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from db import campaign
+from db.campaign import CampaignRow
+from db.session import Database
+from farm.marks import FLAGS, LEGEND, NEVER_RUN, narrow_mark
+from farm.matrix import Cell, Column, Matrix
+from farm.reader import read_matrix
+from kernels.model import Verdict
+
+PIPE_WIDTH = 120  # columns where nobody says how wide the paper is
+BAD, GOOD, SKIPPED, NEVER, DOUBTED = "bold red", "green", "cyan", "dim", "yellow"
+
+
+def console() -> Console:
+    """Standard output; colours only in a terminal, and no text is taken for markup."""
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    return Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+def shown(text: str, style: str = "") -> Text:
+    """Text from a row or a worker: what would steer the terminal is shown as its code."""
+    return Text("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text), style)
+
+
+def table(*headers: str, right: Sequence[str] = ()) -> Table:
+    """An empty table in the farm's one look; the columns named in `right` hold figures."""
+    made = Table(box=None, pad_edge=False)
+    for header in headers:
+        made.add_column(header, justify="right" if header in right else "left", overflow="fold")
+    return made
+
+
+def style_of(cell: Cell) -> str:
+    if cell.verdict is None:
+        return NEVER
+    if cell.flags:
+        return DOUBTED
+    return BAD if cell.verdict.bad else SKIPPED if cell.verdict is Verdict.SKIP else GOOD
+
+
+def matrix_parts(matrix: Matrix) -> Iterator[RenderableType]:
+    """A table per device class, backend and build where something ran, a line for the others, the legend."""
+    matrix = matrix.by_class()
+    cells = cells_by_place(matrix)
+    idle = []
+    for column in matrix.columns:
+        mine = cells[column.device_class, column.backend]
+        if not any(cell.verdict for cell in mine):
+            idle.append(column)
+            continue
+        for build in dict.fromkeys(cell.build for cell in mine):
+            yield from _build_parts(column, build, [cell for cell in mine if cell.build == build])
+    yield from _idle_lines(idle, cells)
+    yield Text()
+    yield legend(matrix.cells)
+
+
+def cells_by_place(matrix: Matrix) -> dict[tuple[str, str], list[Cell]]:
+    """The cells of every device class and backend."""
+    cells: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+    for cell in matrix.cells:
+        cells[cell.device_class, cell.backend].append(cell)
+    return cells
+
+
+def _build_parts(column: Column, build: str, cells: Sequence[Cell]) -> Iterator[RenderableType]:
+    yield shown(f"{column.device_class}/{column.backend}, build {build}: {tally(cells)}", "bold")
+    kinds = list(dict.fromkeys(cell.kind for cell in cells if _has_column(cell)))
+    grid = table("kernel", *kinds)
+    by_row = {(f"{cell.op}/{cell.kernel}", cell.kind): cell for cell in cells}
+    for name in dict.fromkeys(name for name, kind in by_row if kind in kinds):
+        found = [by_row.get((name, kind)) for kind in kinds]
+        grid.add_row(shown(name), *(_mark(cell) for cell in found))
+    if kinds:
+        yield grid
+    for kind in dict.fromkeys(cell.kind for cell in cells if not _has_column(cell)):
+        line = shown(f"  {kind}:")
+        for cell in cells:
+            if cell.kind == kind:
+                line = Text.assemble(line, f"  {cell.op}/{cell.kernel} ", _mark(cell))
+        yield line
+    yield Text()
+
+
+def _has_column(cell: Cell) -> bool:
+    """False for ops without kinds and for mixes: they stand in lines below the table."""
+    return "+" not in cell.kind and cell.kind != "F32"
+
+
+def _mark(cell: Cell | None) -> Text:
+    return Text(narrow_mark(cell), style_of(cell)) if cell else Text()
+
+
+def tally(cells: Iterable[Cell]) -> str:
+    """58 PASS, 1 FAIL, 1 stale, 2 never run"""
+    cells = list(cells)
+    counts = Counter(cell.verdict for cell in cells)
+    parts = [f"{counts[verdict]:,} {verdict}" for verdict in Verdict if counts[verdict]]
+    stale = sum("stale" in cell.flags for cell in cells)
+    parts += [f"{stale:,} of them stale"] * bool(stale)
+    parts += [f"{counts[None]:,} never run"] * bool(counts[None])
+    return ", ".join(parts) or "no cells"
+
+
+def _idle_lines(columns: Sequence[Column], cells: dict[tuple[str, str], list[Cell]]) -> Iterator[Text]:
+    """Where nothing ran, many columns are one line: a table of dots would say no more."""
+    boards = [column for column in columns if column.device]
+    for column in boards:
+        count = len(cells[column.device_class, column.backend])
+        yield shown(
+            f"{NEVER_RUN} {column.device_class}/{column.backend}: none of {count:,} cells was ever run"
+        )
+    targets = [column for column in columns if not column.device]
+    if targets:
+        names = ", ".join(column.device_class for column in targets)
+        count = len(cells[targets[0].device_class, "cuda"])
+        yield shown(
+            f"{NEVER_RUN} {len(targets)} GPUs that no board fills, {count:,} cells each never run: {names}"
+        )
+
+
+def legend(cells: Iterable[Cell]) -> Table:
+    """What the marks that occur mean and who acts on them."""
+    cells = list(cells)
+    made = table("mark", "means", "who acts")
+    present = {str(cell.verdict) if cell.verdict else NEVER_RUN for cell in cells}
+    for word, means, who in LEGEND:
+        if word in present:
+            made.add_row(word, means, who)
+    flags = {flag for cell in cells for flag in cell.flags}
+    for flag, (sign, means) in FLAGS.items():
+        if flag in flags:
+            made.add_row(sign, f"{flag}: {means}", "whoever runs it next")
+    return made
+
+
+def campaign_line(row: CampaignRow, now_us: int) -> str:
+    """campaign 1: 2,460 jobs in 48 s: 2,460 PASS"""
+    elapsed_s = ((row.closed_us or now_us) - row.created_us) / 1e6
+    counts = ", ".join(f"{count:,} {verdict}" for verdict, count in row.verdicts) or "no verdict yet"
+    owed = f", {row.jobs - row.done:,} still to run" if row.jobs > row.done else ""
+    return f"campaign {row.id}: {row.jobs:,} jobs in {duration(elapsed_s)}: {counts}{owed}"
+
+
+def duration(seconds: float) -> str:
+    """48 s, 3 min 20 s, 2 h 5 min, 3 days"""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest_s = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest_s} s"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24:,} days"
+
+
+def print_summary(database: Database, campaign_id: int, out: Console) -> None:
+    """A campaign's end: the matrix of where it ran, and one line to remember."""
+    now_us = time.time_ns() // 1000
+    with database.reading() as s:
+        row = campaign.campaign_row(s, campaign_id)
+        places = {(target.device_class, target.backend) for target in campaign.targets_of(s, campaign_id)}
+        matrix = read_matrix(s, now_us)
+    matrix = matrix.at(places)
+    for part in matrix_parts(matrix):
+        out.print(part)
+    out.print(shown(f"{campaign_line(row, now_us)}; {cells_line(matrix)}"), soft_wrap=True)
+
+
+def cells_line(matrix: Matrix) -> str:
+    """120 cells PASS, 0 bad, 0 never run on cpu-x86_64/host; what is stale counts as neither good nor bad."""
+    parts = []
+    for (device_class, backend), cells in cells_by_place(matrix.by_class()).items():
+        fresh = [cell.verdict for cell in cells if cell.verdict and "stale" not in cell.flags]
+        passed, bad = fresh.count(Verdict.PASS), sum(verdict.bad for verdict in fresh)
+        stale = sum("stale" in cell.flags for cell in cells)
+        never = sum(cell.verdict is None for cell in cells)
+        old = f", {stale:,} stale" if stale else ""
+        parts.append(
+            f"{passed:,} cells PASS, {bad:,} bad{old}, {never:,} never run on {device_class}/{backend}"
+        )
+    return "; ".join(parts) or "no cells"
