@@ -1,0 +1,169 @@
+"""Shows why a cell or a job has its verdict, down to the block's bytes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import click
+from rich.console import Console
+
+from db.session import open_existing
+from farm import dossier
+from farm.cli import options
+from farm.dossier import Dossier, Field
+from farm.marks import mark, timestamp
+from farm.reader import read_matrix
+from farm.terminal import console, shown
+from kernels import codec
+from kernels.model import Evidence, Grid, Worst
+
+BYTES_A_LINE = 16
+NAME_WIDTH = 12
+
+
+@click.command(short_help=__doc__)
+@click.argument("name", metavar="CELL|JOB")
+@click.option("--source", "with_source", is_flag=True, help="Print the CUDA text as it ran, too.")
+@options.as_json
+@options.database
+def show(name: str, with_source: bool, as_json: bool, url: str) -> None:
+    """Shows why a cell or a job has its verdict, down to the block's bytes.
+
+    CELL is DEVICE/BACKEND/OP/KERNEL/KIND[/BUILD], for example cpu-x86_64/host/matvec/block/Q4_0; DEVICE is a
+    board, a class or an sm. JOB is a number. A class shows the worst of its boards, a cell without BUILD the
+    worst of its builds.
+    """
+    database = open_existing(url)
+    with database.reading() as s:
+        if name.isascii() and name.isdigit():
+            found: tuple[Dossier, ...] = (dossier.of_job(s, int(name)),)
+        else:
+            found = dossier.of_cell(s, read_matrix(s, time.time_ns() // 1000), name)
+    if as_json:
+        documents = [dossier.document(each) for each in found]
+        click.echo(json.dumps({"name": name, "found": documents}, indent=1, allow_nan=False))
+        return
+    out = console()
+    for each in found:
+        print_dossier(each, out)
+        if with_source:
+            print_sources(each, out)
+
+
+def print_dossier(found: Dossier, out: Console) -> None:
+    for name, text in lines_of(found):
+        out.print(shown(f"{name:<{NAME_WIDTH}} {text}".rstrip()), soft_wrap=True)
+    out.print()
+
+
+def lines_of(found: Dossier) -> Iterator[tuple[str, str]]:
+    """(name, text) from the verdict down to the command that runs it alone."""
+    yield from _head(found)
+    if found.line:
+        yield from _comparison_lines(found.line)
+        yield from _block_lines(found)
+        yield from _run_lines(found.line)
+        yield "case", codec.canonical(found.line.case)
+    yield "to run it" if found.line else "to run", found.command
+
+
+def _head(found: Dossier) -> Iterator[tuple[str, str]]:
+    yield "cell" if found.cell else "job", found.name
+    if found.cell:
+        yield "verdict", mark(found.cell) if found.cell.verdict else "never run: nothing is known"
+        yield "rungs", " ".join(found.cell.rungs) or "none"
+    if found.job:
+        job = found.job
+        yield "verdict", job.verdict or f"none yet, {job.state}"
+        yield (
+            "campaign",
+            f"{job.campaign_id}, on {job.device_class}/{job.backend}, {job.losses} lost attempts",
+        )
+    if reason := (found.cell.reason if found.cell else found.line.reason if found.line else ""):
+        yield "reason", reason
+    if found.is_stale:
+        now = found.current_digest[:12] or "not in this catalog"
+        yield "stale", f"the source has changed since; it is {now} now"
+    if len(found.parts) > 1:
+        for part in found.parts:
+            yield "", f"{mark(part):<8} {part.name}"
+    if found.cases:
+        yield "cases", ", ".join(f"{count:,} {verdict}" for verdict, count in found.cases)
+
+
+def _comparison_lines(line: Evidence) -> Iterator[tuple[str, str]]:
+    yield "evidence", f"{line.evidence_id}: {line.verdict}" + (f", {line.reason}" if line.reason else "")
+    if line.rule_verdict:
+        yield "", f"by rule {line.rule}, which no cell folds: {line.rule_verdict}"
+    compared = line.comparison
+    if compared is None:
+        yield "compared", "nothing: no outputs came back"
+        return
+    yield (
+        "compared",
+        f"{compared.positions:,} positions by {compared.judge}, {compared.bad:,} outside the bound",
+    )
+    ratios = f"bound ratio {compared.bound_ratio:.4g}, relative ratio {compared.relative_ratio:.4g}"
+    equal = "equal to the twin bit for bit" if compared.bit_exact else "not equal to the twin"
+    yield "", f"{ratios}, NMSE {compared.nmse:.3g}, {equal}"
+    if compared.worst:
+        yield "worst", worst_text(compared.worst)
+
+
+def worst_text(worst: Worst) -> str:
+    index = ", ".join(map(str, worst.index))
+    figures = f"got {worst.got:.9g}, want {worst.want:.9g}, twin {worst.twin:.9g}, limit {worst.limit:.3g}"
+    return f"{worst.buffer}[{index}] of launch {worst.launch}, {worst.kernel}: {figures}"
+
+
+def _block_lines(found: Dossier) -> Iterator[tuple[str, str]]:
+    if found.block:
+        yield "block", f"{found.block_kind or 'kind unknown'}, the one with the largest share in that element"
+    for field in found.block:
+        yield from hex_lines(field)
+
+
+def hex_lines(field: Field) -> Iterator[tuple[str, str]]:
+    """`scales  4  0f 1e …`: name, offset from the start of the block, bytes."""
+    pairs = [field.hex[i : i + 2] for i in range(0, len(field.hex), 2)]
+    for first in range(0, len(pairs), BYTES_A_LINE):
+        name = field.name if first == 0 else ""
+        yield "", f"{name:<8} {field.offset + first:>4}  {' '.join(pairs[first : first + BYTES_A_LINE])}"
+
+
+def _run_lines(line: Evidence) -> Iterator[tuple[str, str]]:
+    for record in line.launches:
+        shape = f"grid {_dims(record.grid)}, block {_dims(record.block)}"
+        shared = f"shared {record.static_shared_bytes} + {record.dynamic_shared_bytes} B"
+        yield (
+            "launch",
+            f"{record.entry}: {shape}, {shared}, {record.elapsed_us:,.0f} µs, {record.symbol_digest[:12]}",
+        )
+    yield "device", f"{line.device.slug} ({line.device.name}), {line.backend}, run {line.repeats} times"
+    yield "compiler", line.compiler or "none"
+    yield "flags", line.flags or "none"
+    if line.substitutes:
+        yield "substitutes", ", ".join(line.substitutes)
+    for name in ("source_digest", "inputs_digest", "output_digest"):
+        yield name.replace("_digest", ""), getattr(line, name) or "none"
+    yield "versions", ", ".join(f"{name} {version}" for name, version in line.versions)
+    yield "timings", ", ".join(f"{name} {us / 1000:,.1f} ms" for name, us in line.timings_us) or "none"
+    yield "finished", f"{timestamp(line.finished_us)}, origin {line.origin}, trust {line.trust}"
+
+
+def _dims(dims: Grid) -> str:
+    return "x".join(map(str, dims))
+
+
+def print_sources(found: Dossier, out: Console) -> None:
+    for text in found.sources:
+        out.print(shown(f"// {text.kernel} {text.kind}, as it ran".rstrip()), soft_wrap=True)
+        for line in text.text.splitlines():
+            out.print(shown(line.expandtabs(4)), soft_wrap=True)
+    if not found.sources:
+        out.print("the text of this source was not kept, and this catalog makes another one")
+
+
+COMMAND = show
