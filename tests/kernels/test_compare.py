@@ -236,6 +236,11 @@ def test_structured_families_have_the_proven_bound(family: str) -> None:
     assert truth.limit[0] == pytest.approx(gamma(1000) + U + 4 * SMALLEST, rel=1e-12)
 
 
+def test_each_product_may_underflow_once() -> None:
+    truth = linear_truth(np.zeros(1), np.zeros(1), 9, step_of("ordinary"), products=7)
+    assert truth.limit[0] == 7 * SMALLEST
+
+
 @pytest.mark.parametrize("family", ["ordinary", "tiny"])
 @pytest.mark.parametrize(("chain", "units"), [(5, 9), (4096, CALIBRATED_UNITS)])
 def test_zero_mean_families_have_the_calibrated_bound(family: str, chain: int, units: int) -> None:

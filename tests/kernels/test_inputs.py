@@ -250,6 +250,22 @@ def test_specials_of_a_batch_spoil_every_fourth_vector_only() -> None:
     assert np.isneginf(x).any()
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_specials_leave_finite_what_another_matrix_reads(kind: Kind) -> None:
+    """One NaN in an ffn's intermediate would make every output NaN, and huge activations all of them huge."""
+    case = replace(
+        matvec("specials"), op="ffn", kinds=(kind.name,) * 3, shape=Shape.of(hidden=768, inner=1024)
+    )
+    x = array(case, "x").astype(np.float64)
+    assert np.abs(x).max() < 4
+    finite = {}
+    for name in ("gate", "up", "down"):
+        with np.errstate(all="ignore"):
+            weights = kind.weights(array(case, name))
+        finite[name] = np.isfinite(weights).all()
+    assert finite == {"gate": True, "up": True, "down": False}
+
+
 def test_specials_take_what_the_op_names_in_turn() -> None:
     x = vector("specials", Vector("gate", (16,), specials=(88.0, -math.inf, math.nan)))
     assert x[0] == 88
