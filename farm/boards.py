@@ -48,7 +48,8 @@ def survey(names: Iterable[str]) -> Survey:
         try:
             devices = backends.backend(name).devices()
         except Unavailable as error:
-            reasons.append(f"{name} is unavailable because {error}")
+            because = f"{name} is unavailable because "  # some backends say so themselves
+            reasons.append(because + str(error).removeprefix(because))
             continue
         for device in devices:
             found.setdefault(device, []).append(name)

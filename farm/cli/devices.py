@@ -1,0 +1,89 @@
+"""Shows what this machine can run on, and the devices that the database knows."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import click
+
+from db import device
+from db.device import DeviceRow
+from db.session import open_existing
+from farm import boards
+from farm.boards import Survey
+from farm.cli import options
+from farm.cli.status import device_record
+from farm.terminal import console, duration, shown, table
+from kernels.errors import FarmError
+from workers import backend
+
+
+@click.command(short_help=__doc__)
+@options.as_json
+@options.database
+def devices(as_json: bool, url: str) -> None:
+    """Shows what this machine can run on, and the devices that the database knows.
+
+    A backend that can't run here says why.
+    """
+    here = boards.survey(backend.names())
+    known, complaint = known_devices(url)
+    if as_json:
+        click.echo(json.dumps(document(here, known), indent=1))
+        return
+    print_here(here)
+    print_known(known, complaint)
+
+
+def known_devices(url: str) -> tuple[tuple[DeviceRow, ...], str]:
+    """The database's devices; none, and why, where it can't be read: the machine itself is worth showing."""
+    try:
+        with open_existing(url).reading() as s:
+            return device.devices(s), ""
+    except FarmError as error:
+        return (), str(error)
+
+
+def document(here: Survey, known: tuple[DeviceRow, ...]) -> dict[str, Any]:
+    return {
+        "here": [
+            {
+                "slug": board.device.slug,
+                "device_class": board.device.device_class,
+                "name": board.device.name,
+                "uuid": board.device.uuid,
+                "slots": board.device.slots,
+                "fingerprint": dict(board.device.fingerprint),
+                "backends": list(board.backends),
+            }
+            for board in here.boards
+        ],
+        "unavailable": list(here.unavailable),
+        "known": [device_record(row) for row in known],
+    }
+
+
+def print_here(here: Survey) -> None:
+    out = console()
+    grid = table("here: class", "board", "name", "slots", "backends")
+    for board in here.boards:
+        words = (board.device.device_class, board.device.slug, board.device.name, str(board.device.slots))
+        grid.add_row(*map(shown, (*words, " ".join(board.backends))))
+    out.print(grid if here.boards else "nothing here can run a case; farm doctor says how to change that")
+    for line in here.unavailable:
+        out.print(shown(line), soft_wrap=True)
+    out.print()
+
+
+def print_known(known: tuple[DeviceRow, ...], complaint: str) -> None:
+    out = console()
+    grid = table("in the database: class", "board", "name", "last seen")
+    for row in known:
+        ago = duration(time.time() - row.last_seen_us / 1e6)
+        grid.add_row(*map(shown, (row.device.device_class, row.device.slug, row.device.name, f"{ago} ago")))
+    out.print(grid if known else shown(complaint or "no device in the database yet"), soft_wrap=True)
+
+
+COMMAND = devices
