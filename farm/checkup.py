@@ -1,0 +1,209 @@
+"""What this machine can and can't do for the farm, and how to change that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from farm import own
+from kernels.errors import FarmError
+from workers import backend
+from workers.backend import Unavailable
+from workers.machine import cpu_name, usable_cores
+from workers.state import state_folder
+
+PYTHONS = ((3, 11), (3, 14))  # from, and below
+MEMORY_GB = 3.0  # the peak of a campaign of everything
+DISK_GB = 1.0  # compile cache, database and spool
+NEEDED_BACKEND = "host"  # runs every kernel without a GPU
+
+
+class State(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    LACKING = "lacking"  # something works less well or not at all; the rest does
+    MISSING = "missing"  # needed
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at; `remedy` is empty where nothing needs doing."""
+
+    name: str
+    state: State
+    found: str
+    remedy: str = ""
+
+
+def examine(url: str) -> tuple[Check, ...]:
+    """Every check, in the order in which a person would look."""
+    return (
+        python(sys.version_info[:2]),
+        packages(),
+        ray(),
+        *backends(),
+        nvrtc(),
+        database(url),
+        cores(usable_cores()),
+        memory(),
+        disk(state_folder()),
+    )
+
+
+def python(version: tuple[int, ...]) -> Check:
+    found = ".".join(map(str, version))
+    if PYTHONS[0] <= version < PYTHONS[1]:
+        return Check("python", State.OK, found)
+    return Check("python", State.MISSING, found, "install Python 3.11, 3.12 or 3.13; ./run finds it")
+
+
+def packages() -> Check:
+    """Whether kernels, workers and db are this project's own."""
+    if complaint := own.complaint():
+        return Check("packages", State.MISSING, complaint, own.REMEDY)
+    versions = ", ".join(f"{name} {version_of(name)}" for name in ("numpy", "gguf", "sqlalchemy"))
+    return Check("packages", State.OK, f"kernels, workers and db are ours; {versions}")
+
+
+def ray(version: Callable[[str], str] | None = None) -> Check:
+    """Not imported: that takes seconds."""
+    found = (version or version_of)("ray")
+    if found:
+        return Check("ray", State.OK, found)
+    return Check("ray", State.LACKING, "not installed", "pip install 'ray>=2.50', or use farm submit --local")
+
+
+def backends() -> Iterator[Check]:
+    """One check per backend of the catalog; the one that runs CUDA text on a CPU is needed."""
+    for name in backend.names():
+        try:
+            devices = backend.backend(name).devices()
+        except Unavailable as error:
+            because = str(error).removeprefix(f"{name} is unavailable because ")
+            found, _, remedy = because.partition("; ")
+            state = State.MISSING if name == NEEDED_BACKEND else State.LACKING
+            yield Check(f"backend {name}", state, found, remedy)
+        else:
+            yield Check(f"backend {name}", State.OK, ", ".join(device.device_class for device in devices))
+
+
+def nvrtc() -> Check:
+    """What compiling for GPUs, and running on them, needs; there is no GPU in most machines."""
+    has = {name: bool(version_of(name)) for name in ("cuda-bindings", "cupy-cuda12x")}
+    driver = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
+    found = f"{'an' if driver else 'no'} NVIDIA driver, " + ", ".join(
+        f"{name} {'installed' if there else 'not installed'}" for name, there in has.items()
+    )
+    if all(has.values()) and driver:
+        return Check("gpu", State.OK, found)
+    extra = "gpu" if driver else "nvrtc"
+    remedy = "" if all(has.values()) else f"pip install 'kernel-farm[{extra}]'"
+    if not driver:
+        remedy = "; ".join(
+            filter(None, ("to run on GPUs, go where one is", remedy and f"to compile only, {remedy}"))
+        )
+    return Check("gpu", State.LACKING, found, remedy)
+
+
+def database(url: str) -> Check:
+    """Whether rows can be written; makes nothing and writes nothing."""
+    try:
+        address = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        return Check(
+            "database",
+            State.MISSING,
+            f"{url!r} is no database URL",
+            "write sqlite:///PATH, or leave --db out",
+        )
+    if address.drivername != "sqlite":
+        return _server(address)
+    path = Path(address.database or "").absolute()
+    if path.is_dir():
+        return Check("database", State.MISSING, f"{path} is a folder", "name a file: sqlite:///PATH")
+    folder = next(parent for parent in path.parents if parent.exists())
+    if path.exists() and not os.access(path, os.W_OK):
+        return Check("database", State.MISSING, f"{path} can't be written", f"chmod u+w {path}")
+    if reason := _why_closed(folder):
+        return Check("database", State.MISSING, f"{folder}: {reason}", "name another with --db")
+    return Check(
+        "database", State.OK, str(path) if path.exists() else f"none at {path}; farm submit makes it"
+    )
+
+
+def _why_closed(folder: Path) -> str:
+    """Why no file can be made in a folder; empty if one can. The file tried is gone at once."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _server(address: sa.URL) -> Check:
+    shown = address.render_as_string(hide_password=True)
+    if find_spec("psycopg") is None:
+        return Check(
+            "database", State.MISSING, f"no driver for {shown}", "pip install 'kernel-farm[postgres]'"
+        )
+    # Imported late: only a server needs asking.
+    from db.session import open_existing
+
+    try:
+        open_existing(address.render_as_string(hide_password=False)).close()
+    except FarmError as error:
+        return Check("database", State.MISSING, str(error), "start the server, or name another with --db")
+    return Check("database", State.OK, shown)
+
+
+def cores(count: int) -> Check:
+    return Check("cores", State.OK, f"{count} usable, {cpu_name()}")
+
+
+def memory(meminfo: Path = Path("/proc/meminfo")) -> Check:
+    """What is free now; a campaign of everything peaks below MEMORY_GB."""
+    free_gb = _meminfo(meminfo).get("MemAvailable")
+    if free_gb is None:
+        return Check("memory", State.OK, "unknown: the system doesn't say")
+    found = f"{free_gb:.1f} GB free"
+    if free_gb >= MEMORY_GB:
+        return Check("memory", State.OK, found)
+    return Check("memory", State.LACKING, found, f"free {MEMORY_GB:g} GB, or submit fewer kinds at a time")
+
+
+def _meminfo(path: Path) -> Mapping[str, float]:
+    """Name to GB; empty where there is no such file."""
+    try:
+        lines = path.read_text(encoding="utf8").splitlines()
+    except OSError:
+        return {}
+    parts = (line.split() for line in lines if line.endswith(" kB"))
+    return {name.rstrip(":"): int(size) * 1024 / 1e9 for name, size, *_ in parts}
+
+
+def disk(folder: Path, free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free) -> Check:
+    place = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    free_gb = free(place) / 1e9
+    found = f"{free_gb:.1f} GB free at {place}"
+    if free_gb >= DISK_GB:
+        return Check("disk", State.OK, found)
+    return Check("disk", State.LACKING, found, f"free {DISK_GB:g} GB, or set FARM_STATE to another folder")
+
+
+def version_of(distribution: str) -> str:
+    """The installed version; empty where there is none."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
