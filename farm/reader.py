@@ -34,16 +34,16 @@ def source_digest(row: Row) -> str:
     try:
         kernel_id = f"{row.op}/{row.kernel}"
         registry.kernel(kernel_id)
-        return source.digest(kernel_id, kinds_of(row), Build(row.build))
+        return source.digest(kernel_id, kinds_of(row.op, row.kind), Build(row.build))
     except (FarmError, ValueError):
         return ""
 
 
-def kinds_of(row: Row) -> tuple[str, ...]:
-    """The kind of every weight matrix of the row's op."""
-    matrices = registry.op(row.op).matrices
-    names = tuple(registry.kind(name).name for name in row.kind.split("+")) if matrices else ()
+def kinds_of(op: str, label: str) -> tuple[str, ...]:
+    """The kind of every weight matrix of an op, from a cell's label: F32, Q4_K or Q4_K+Q4_K+Q6_K."""
+    matrices = registry.op(op).matrices
+    names = tuple(registry.kind(name).name for name in label.split("+")) if matrices else ()
     names = names * len(matrices) if len(names) == 1 else names
     if len(names) != len(matrices):
-        raise UsageError(f"{row.op} takes {len(matrices)} kinds, {row.kind!r} has {len(names)}")
+        raise UsageError(f"{op} takes {len(matrices)} kinds, {label!r} has {len(names)}")
     return names
