@@ -11,12 +11,12 @@ from kernels import registry, source
 from kernels.errors import UnknownName, UsageError
 from kernels.families import FAMILIES
 from kernels.inputs import FIXTURE_VERSION
-from kernels.model import Build, Case, Seeded, Shape
+from kernels.model import Build, Case, Seeded, Shape, kind_label
 from kernels.op import Kernel, Op, Workload
 
 DEFAULT_BUILDS = (Build.EXACT, Build.DEFAULT)
 DEFAULT_SEEDS = (0,)
-NO_KIND = "F32"  # the label of ops without kinds
+NO_KIND = kind_label(())  # the label of ops without kinds
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _case(kernel: Kernel, kinds: tuple[str, ...], workload: Workload, drawn: See
 def cells(builds: Iterable[Build] = DEFAULT_BUILDS) -> tuple[CellName, ...]:
     """Every cell that a device can fill, in the matrix' order."""
     return tuple(
-        CellName(kernel.op, kernel.name, label(kinds), build)
+        CellName(kernel.op, kernel.name, kind_label(kinds), build)
         for build in builds
         for kernel, kinds in _kernels_by_kinds()
     )
@@ -119,15 +119,8 @@ def digest() -> str:
     sha = hashlib.sha256()
     for build in DEFAULT_BUILDS:
         for kernel, kinds in _kernels_by_kinds():
-            sha.update(f"{kernel.id} {label(kinds)} {source.digest(kernel.id, kinds, build)}\n".encode())
+            sha.update(f"{kernel.id} {kind_label(kinds)} {source.digest(kernel.id, kinds, build)}\n".encode())
     return sha.hexdigest()
-
-
-def label(kinds: tuple[str, ...]) -> str:
-    """As Case.kind has it: F32 without kinds, one name when all are equal, else a mix joined by +."""
-    if not kinds:
-        return NO_KIND
-    return kinds[0] if len(set(kinds)) == 1 else "+".join(kinds)
 
 
 def kernels_of(selection: Selection) -> tuple[Kernel, ...]:

@@ -111,6 +111,13 @@ class FromFile:
 Source = Seeded | FromFile
 
 
+def kind_label(kinds: tuple[str, ...]) -> str:
+    """F32 without kinds, one name when all are equal, else a mix joined by +."""
+    if not kinds:
+        return "F32"
+    return kinds[0] if len(set(kinds)) == 1 else "+".join(kinds)
+
+
 @dataclass(frozen=True)
 class Case:
     """The identity of one check; its id is the digest of its canonical JSON."""
@@ -145,10 +152,8 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The cell's label: F32 without kinds, one name when all are equal, else a mix joined by +."""
-        if not self.kinds:
-            return "F32"
-        return self.kinds[0] if len(set(self.kinds)) == 1 else "+".join(self.kinds)
+        """The cell's label."""
+        return kind_label(self.kinds)
 
     @property
     def family(self) -> str:

@@ -22,15 +22,6 @@ def refuses_vectors(case: Case, *sizes: int) -> str:
     return refuses_layout(case.layout) or refuses_dtypes(case)
 
 
-def refuses_lengths(**lengths: int) -> str:
-    """Vectors given by a user that should have one length; the first says which."""
-    (first, want), *others = lengths.items()
-    for name, got in others:
-        if got != want:
-            return f"unequal lengths: {name} has {got} elements, {first} has {want}"
-    return ""
-
-
 def leaves_float32(values: np.ndarray) -> np.ndarray:
     """True where a finite float64 is no normal float32: it would overflow, or lose bits towards zero."""
     size = np.abs(values)

@@ -13,7 +13,7 @@ from kernels.catalog import CellName, Planned, Selection
 from kernels.errors import UnknownName, UsageError
 from kernels.families import FAMILIES
 from kernels.kind import Kind
-from kernels.model import Build, Case, Layout, Shape
+from kernels.model import Build, Case, Layout, Shape, kind_label
 
 EVERYTHING = catalog.expand(Selection())
 BLOCK_Q4_0 = catalog.expand(Selection(kernels=("matvec/block",), kinds=("Q4_0",)))
@@ -266,8 +266,12 @@ def test_a_selection_gives_a_part_of_everything(kinds: tuple[str, ...], kernels:
     assert chosen == catalog.expand(Selection(kinds=kinds, kernels=kernels))
 
 
-def test_label_is_what_a_case_calls_itself() -> None:
-    assert {catalog.label(one.case.kinds) == one.case.kind for one in EVERYTHING} == {True}
+@pytest.mark.parametrize(
+    ("kinds", "want"),
+    [((), "F32"), (("Q4_0",), "Q4_0"), (("Q4_K",) * 3, "Q4_K"), (("Q4_K", "Q4_K", "Q6_K"), MIX)],
+)
+def test_kind_label(kinds: tuple[str, ...], want: str) -> None:
+    assert kind_label(kinds) == want
 
 
 def test_digest_is_one_for_the_whole_catalog() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from kernels import compare, registry, source
 from kernels.ops import _norm as norm
-from kernels.ops._vectors import refuses_lengths
 
 RMSNORM, ADD = registry.launch_kernel("rmsnorm/block"), registry.launch_kernel("add_rmsnorm/fused")
 BOTH = [RMSNORM.id, ADD.id]
@@ -133,15 +132,3 @@ def test_refuses_nothing_to_do(make: Any, refused: Any, kernel_id: str) -> None:
 
 def test_refuses_no_rows(make: Any, refused: Any) -> None:
     assert refused(make(RMSNORM.id, "", "8x0")).startswith("empty: got 8x0")
-
-
-@pytest.mark.parametrize(
-    ("lengths", "reason"),
-    [
-        ({"x": 8, "residual": 8, "weights": 8}, ""),
-        ({"x": 8, "residual": 7, "weights": 8}, "unequal lengths: residual has 7 elements, x has 8"),
-        ({"x": 8, "residual": 8, "weights": 9}, "unequal lengths: weights has 9 elements, x has 8"),
-    ],
-)
-def test_refuses_unequal_lengths(lengths: dict[str, int], reason: str) -> None:
-    assert refuses_lengths(**lengths) == reason
