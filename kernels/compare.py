@@ -57,7 +57,7 @@ class Compared:
     bound_ratio: float
     relative_ratio: float
     nan_positions_equal: bool
-    squared_error: float  # against the oracle, over elements finite in both
+    squared_error: float  # against the oracle, over elements finite in both that it judges
     squared_want: float
     bit_exact: bool
     twin_agrees: bool
@@ -152,7 +152,7 @@ def _compare(got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, pois
     bad = int(np.count_nonzero(found > 1))
     worst = _worst(found, got, twin, truth, place)
     error = got.astype(np.float64) - truth.want
-    counted = np.isfinite(error)
+    counted = np.isfinite(error) & ~truth.by_twin  # where the twin judges, the oracle is no truth
     verdict, reason = _verdict(found, int(np.count_nonzero(unwritten)), bad, worst, truth, place)
     return Compared(
         verdict=verdict,

@@ -197,6 +197,13 @@ def test_nmse_counts_what_is_finite_in_both() -> None:
     assert (found.squared_error, found.squared_want) == (0.25, 5.0)
 
 
+def test_nmse_leaves_out_what_the_twin_judges() -> None:
+    want, twin = np.array([1e30, 1.0]), np.array([0.0, 1.0])
+    truth = Truth(want, np.array([0.0, 0.1]), np.array([True, False]))
+    found = held(np.array([0.0, 1.5]), truth, twin)
+    assert (found.squared_error, found.squared_want) == (0.25, 1.0)
+
+
 @pytest.mark.parametrize(("axis", "row"), [(-1, 2), (0, 1)])
 def test_the_worst_rows_follow_the_row_axis(axis: int, row: int) -> None:
     got = np.zeros((2, 6))
