@@ -1,4 +1,4 @@
-"""The default campaign, cold and warm, in a folder of its own: seconds, jobs, peak memory of its processes."""
+"""The default campaign, cold and warm, in a folder of its own: seconds, jobs, memory of its processes."""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from workers.backends.host import Host
 
 from kernels.catalog import Selection, expand
 from kernels.model import Build, Case, Device, Evidence, Plan, Verdict
 from tests.workers.zoo import ZOO, Wrong
 from workers.backend import Run, Unavailable
+from workers.backends.host import Host
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.request import Request
