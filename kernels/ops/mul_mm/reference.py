@@ -33,8 +33,7 @@ class Reference(LaunchKernel):
     body = "reference.cu"
 
     def constants(self, kind: Kind | None) -> dict[str, int]:
-        names = ("BM", "BN", "BK", "TM", "TN", "SUB", "THREADS")
-        return {name: int(globals()[name]) for name in names}
+        return {"BM": BM, "BN": BN, "BK": BK, "TM": TM, "TN": TN, "SUB": SUB, "THREADS": THREADS}
 
     def refuses(self, case: Case) -> str:
         rows = case.shape["rows"]
