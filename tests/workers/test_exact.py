@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from kernels import catalog, compare, inputs, judge, registry
 from kernels.catalog import CellName, Selection
-from kernels.model import Build, Case, Plan, Verdict
+from kernels.model import Build, Case, Layout, Plan, Verdict
 from workers import backend
 from workers.backend import POISONS, Backend, Run, Unavailable
 
@@ -84,6 +85,24 @@ def test_host_passes_when_contraction_is_on(host: Backend, cell: CellName) -> No
         plan, ran = run(host, case, 0)
         comparison = judge.judge(case, plan, ran.images, POISONS[0]).comparison
         assert (comparison.verdict, comparison.reason) == (Verdict.PASS, "")
+
+
+@pytest.mark.parametrize("offset", [1, 2, 4, 16])
+@pytest.mark.parametrize("kernel_id", ["matvec/block", "matvec/coalesced", "mul_mm/reference"])
+def test_a_view_at_any_offset_is_right_or_refused(host: Backend, kernel_id: str, offset: int) -> None:
+    refused = 0
+    for kind in registry.kinds().values():
+        sizes = f"3x{2 * kind.elements}" + ("x2" if kernel_id.startswith("mul_mm") else "")
+        only = Selection(kernels=(kernel_id,), kinds=(kind.name,), shapes=(sizes,), builds=(Build.EXACT,))
+        (planned,) = (one for one in catalog.expand(only) if one.case.kind == kind.name)
+        case = replace(planned.case, layout=Layout(weights_offset=offset))
+        if reason := registry.kernel(kernel_id).refuses(case):
+            assert f"got {offset} bytes, want a multiple of {kind.lane_align}" in reason
+            refused += 1
+            continue
+        assert differing(*run(host, case, 0)) == 0, kind.name
+    wide = sum(offset % kind.lane_align > 0 for kind in registry.kinds().values())
+    assert refused == (wide if kernel_id == "matvec/coalesced" else 0)
 
 
 def first_with(cases: list[Case], rows: int) -> Case:
