@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -128,7 +129,8 @@ class Writer:
         begun = path.exists() and b"\n" in path.read_bytes()  # a torn header is a file that never began
         self.found = read(path) if begun else Bundle((), START, 0)
         self._chain = self.found.chain
-        self._file: IO[bytes] = path.open("r+b" if begun else "wb")
+        self._file: IO[bytes] = path.open("r+b" if begun else "ab")
+        self._lock(path)
         self._file.truncate(self.found.nbytes)
         self._file.seek(self.found.nbytes)
         if not begun:
@@ -140,6 +142,13 @@ class Writer:
 
     def close(self) -> None:
         self._file.close()
+
+    def _lock(self, path: Path) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise FarmError(f"{path}: another process writes to it; stop it first") from None
 
     def _write(self, body: Any) -> None:
         text, self._chain = line(body, self._chain)

@@ -1,0 +1,172 @@
+"""`python -m workers`: cases alone, one bundle, the documented exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernels import source
+from kernels.catalog import Planned
+from kernels.model import Evidence, Verdict
+from tests.workers.cases import matvec_case, request_for
+from workers import bundle
+from workers.__main__ import describe, main, remaining
+from workers.machine import cpu_device
+from workers.runner import ended
+from workers.standalone import Order, run_cases
+
+ROOT = Path(__file__).parents[2]
+TWIN = Order("twin", replace(cpu_device(), slots=1))
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "b.jsonl"
+
+
+def run(*words: str) -> int:
+    return main(["run", *words, "--backend", "twin", "--bundle", "b.jsonl"])
+
+
+def test_one_case_is_run_in_both_builds_when_kernel_kind_and_shape_are_given(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("matvec/block", "q4_0", "5x64") == 0
+    found = bundle.read(path).evidence
+    assert sorted(item.case.build.value for item in found) == ["default", "exact"]
+    assert {(item.verdict, item.origin, str(item.case.shape)) for item in found} == {
+        (Verdict.PASS, "bundle", "5x64")
+    }
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "2 PASS; evidence in b.jsonl"
+    assert sorted(lines)[1].startswith("PASS    matvec/block Q4_0 5x64 ordinary default  5 compared, 0.")
+
+
+def test_bundle_is_continued_when_it_exists(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("matvec/block", "Q4_0", "5x64", "--build", "exact")
+    assert run("matvec/block", "Q4_0", "5x64") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "1 PASS, 1 there before; evidence in b.jsonl"
+    assert len(bundle.read(path).evidence) == 2
+
+
+def test_kernel_without_kinds_takes_a_shape(path: Path) -> None:
+    assert run("rmsnorm/block", "257", "--build", "exact") == 0
+    (item,) = bundle.read(path).evidence
+    assert (item.case.kind, str(item.case.shape)) == ("F32", "257x1")
+
+
+def test_skip_is_not_bad(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("matvec/block", "Q4_0", "5x48", "--build", "exact") == 0
+    assert "SKIP" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "give KERNEL [KIND] [SHAPE]"),
+        (("matvec/block", "--all-kinds"), "or --all-kinds"),
+        (("matvec/nope",), "no kernel named 'matvec/nope'; there are"),
+        (("matvec/block", "Q9_Z"), "no kind named 'Q9_Z'; there are Q"),
+        (("matvec/block", "Q4_0", "1x2x3"), "write matvec:ROWSxCOLS"),
+        (("rmsnorm/block", "Q4_0", "257"), "rmsnorm/block takes SHAPE; got Q4_0 257"),
+    ],
+)
+def test_wrong_words_are_one_line_and_2(
+    path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    assert run(*words) == 2
+    assert message in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_damaged_bundle_is_one_line_and_1(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path.write_text("hello\n")
+    assert run("matvec/block", "Q4_0", "5x64") == 1
+    assert "line 1: not a line of evidence" in capsys.readouterr().err
+    assert path.read_text() == "hello\n"
+
+
+def test_backend_that_is_unavailable_is_one_line_and_1(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    assert main(["run", "matvec/block", "Q4_0", "5x64", "--bundle", "b.jsonl"]) == 1
+    assert "CXX=/nowhere/c++ is no working C++ compiler" in capsys.readouterr().err
+
+
+def test_devices_are_printed_or_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", "--json"]) == 0
+    found = {entry["backend"]: entry for entry in json.loads(capsys.readouterr().out)}
+    assert found["twin"]["devices"][0]["slug"] == cpu_device().slug
+    assert all(bool(entry["devices"]) != bool(entry["unavailable"]) for entry in found.values())
+    assert main(["devices"]) == 0
+    assert f"twin   {cpu_device().slug}" in capsys.readouterr().out
+
+
+def test_nothing_but_numpy_and_gguf_is_imported(tmp_path: Path) -> None:
+    script = (
+        "import sys; from workers.__main__ import main; code = main(sys.argv[1:])\n"
+        "print({'ray', 'click', 'sqlalchemy', 'rich', 'alembic'} & set(sys.modules), code)"
+    )
+    words = ["run", "matvec/block", "Q4_0", "5x64", "--backend", "twin", "--bundle", "b.jsonl"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout.splitlines()[-1], done.stderr) == ("set() 0", "")
+
+
+def planned(count: int) -> list[Planned]:
+    return [Planned(matvec_case(rows=rows + 1), 1) for rows in range(count)]
+
+
+def test_no_case_is_started_when_the_time_is_over() -> None:
+    taken: list[Evidence] = []
+    ticks = iter([0.0, 1.0, 59.0, 61.0])
+    left = run_cases(planned(5), replace(TWIN, minutes=1), taken.append, clock=lambda: next(ticks))
+    assert (len(taken), left) == (2, 3)
+
+
+def test_error_of_the_taker_is_raised_when_it_fails() -> None:
+    def fail(evidence: Evidence) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        run_cases(planned(3), TWIN, fail)
+
+
+def evidence(verdict: Verdict, change: Callable[[Evidence], Evidence] = lambda e: e) -> Evidence:
+    case = matvec_case()
+    made = ended(request_for(case, device=TWIN.device), verdict, "why", 1, 2)
+    digest = source.digest("matvec/block", case.kinds, case.build)
+    return change(replace(made, source_digest=digest))
+
+
+@pytest.mark.parametrize(
+    ("there", "left"),
+    [
+        ((), 1),
+        ((evidence(Verdict.PASS),), 0),
+        ((evidence(Verdict.FAIL),), 0),
+        ((evidence(Verdict.ERROR),), 1),
+        ((evidence(Verdict.PASS, lambda e: replace(e, source_digest="old")),), 1),
+        ((evidence(Verdict.PASS, lambda e: replace(e, backend="host")),), 1),
+    ],
+)
+def test_case_remains_unless_the_bundle_has_its_verdict(there: tuple[Evidence, ...], left: int) -> None:
+    assert len(remaining([Planned(matvec_case(), 1)], TWIN, there)) == left
+
+
+def test_line_of_a_case_says_why_when_nothing_was_compared() -> None:
+    assert describe(evidence(Verdict.CRASH)) == "CRASH   matvec/block Q4_0 3x64 ordinary exact  why"
