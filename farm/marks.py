@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from farm.matrix import Cell
@@ -45,6 +47,17 @@ def narrow_mark(cell: Cell) -> str:
     if cell.verdict is None:
         return NEVER_RUN
     return cell.verdict + "".join(FLAGS[flag][0] for flag in cell.flags if flag in FLAGS)
+
+
+def tally(cells: Iterable[Cell]) -> str:
+    """58 PASS, 1 FAIL, 1 stale, 2 never run"""
+    cells = list(cells)
+    counts = Counter(cell.verdict for cell in cells)
+    parts = [f"{counts[verdict]:,} {verdict}" for verdict in Verdict if counts[verdict]]
+    stale = sum("stale" in cell.flags for cell in cells)
+    parts += [f"{stale:,} of them stale"] * bool(stale)
+    parts += [f"{counts[None]:,} never run"] * bool(counts[None])
+    return ", ".join(parts) or "no cells"
 
 
 def timestamp(us: int) -> str:

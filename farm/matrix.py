@@ -80,9 +80,10 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """As `farm show` takes it."""
+        """As `farm show` takes it; several builds together are named by none."""
         device = self.device or self.device_class
-        return "/".join((device, self.backend, self.op, self.kernel, self.kind, self.build)).rstrip("/")
+        builds = (self.build,) if "+" not in self.build else ()
+        return "/".join((device, self.backend, self.op, self.kernel, self.kind, *builds))
 
 
 @dataclass(frozen=True)

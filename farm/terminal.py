@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TextIO, cast
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -14,7 +17,7 @@ from rich.text import Text
 from db import campaign
 from db.campaign import CampaignRow
 from db.session import Database
-from farm.marks import FLAGS, LEGEND, NEVER_RUN, narrow_mark
+from farm.marks import FLAGS, LEGEND, NEVER_RUN, narrow_mark, tally
 from farm.matrix import Cell, Column, Matrix
 from farm.reader import read_matrix
 from kernels.model import Verdict
@@ -25,8 +28,31 @@ BAD, GOOD, SKIPPED, NEVER, DOUBTED = "bold red", "green", "cyan", "dim", "yellow
 
 def console() -> Console:
     """Standard output; colours only in a terminal, and no text is taken for markup."""
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    return Console(width=width, markup=False, highlight=False, emoji=False)
+    survive_any_encoding()
+    if sys.stdout.isatty():
+        return Console(markup=False, highlight=False, emoji=False)
+    out = cast("TextIO", Trimmed(sys.stdout))
+    return Console(file=out, width=PIPE_WIDTH, markup=False, highlight=False, emoji=False)
+
+
+def survive_any_encoding() -> None:
+    """Makes a character that standard output can't show an escape instead of an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+class Trimmed:
+    """A stream that loses the blanks at the ends of lines: a table in a pipe needs no right edge."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(re.sub(r" +(?=\n)", "", text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def shown(text: str, style: str = "") -> Text:
@@ -101,17 +127,6 @@ def _has_column(cell: Cell) -> bool:
 
 def _mark(cell: Cell | None) -> Text:
     return Text(narrow_mark(cell), style_of(cell)) if cell else Text()
-
-
-def tally(cells: Iterable[Cell]) -> str:
-    """58 PASS, 1 FAIL, 1 stale, 2 never run"""
-    cells = list(cells)
-    counts = Counter(cell.verdict for cell in cells)
-    parts = [f"{counts[verdict]:,} {verdict}" for verdict in Verdict if counts[verdict]]
-    stale = sum("stale" in cell.flags for cell in cells)
-    parts += [f"{stale:,} of them stale"] * bool(stale)
-    parts += [f"{counts[None]:,} never run"] * bool(counts[None])
-    return ", ".join(parts) or "no cells"
 
 
 def _idle_lines(columns: Sequence[Column], cells: dict[tuple[str, str], list[Cell]]) -> Iterator[Text]:

@@ -13,6 +13,7 @@ from db.session import open_existing
 from farm import exports
 from farm.cli import options
 from farm.reader import read_matrix
+from farm.terminal import survive_any_encoding
 from kernels.errors import FarmError
 from kernels.model import Build
 
@@ -40,6 +41,7 @@ def export(format_name: str, output: Path | None, glob: str | None, build: str |
     matrix = matrix.of_build(build) if build else matrix
     text = chosen.render(matrix)
     if output is None:
+        survive_any_encoding()
         click.echo(text, nl=False)
     else:
         write_whole(output, text)

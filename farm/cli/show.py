@@ -141,7 +141,7 @@ def _run_lines(line: Evidence) -> Iterator[tuple[str, str]]:
             "launch",
             f"{record.entry}: {shape}, {shared}, {record.elapsed_us:,.0f} µs, {record.symbol_digest[:12]}",
         )
-    yield "device", f"{line.device.slug} ({line.device.name}), {line.backend}, run {line.repeats} times"
+    yield "device", f"{line.device.slug} ({line.device.name}), {line.backend}, repeats {line.repeats}"
     yield "compiler", line.compiler or "none"
     yield "flags", line.flags or "none"
     if line.substitutes:

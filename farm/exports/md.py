@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from farm.exports import Export
-from farm.marks import FLAGS, LEGEND, NEVER_RUN, mark, timestamp
+from farm.marks import FLAGS, LEGEND, NEVER_RUN, mark, tally, timestamp
 from farm.matrix import Cell, Column, Matrix
 
 Place = tuple[str, str, str, str]  # op, kernel, kind, device class
@@ -52,19 +52,11 @@ def _section(matrix: Matrix, backend: str) -> str:
     if not any(row[2] for row in rows):
         header, rows = [*header[:2], *header[3:]], [[*row[:2], *row[3:]] for row in rows]
     known = ", ".join(escaped(build) for build in dict.fromkeys(cell.build for cell in mine))
-    return f"## {escaped(backend)}\n\n{_tally(mine)} Builds: {known or 'none'}.\n\n{table(header, rows)}"
+    return f"## {escaped(backend)}\n\n{tally(mine)}. Builds: {known or 'none'}.\n\n{table(header, rows)}"
 
 
 def _place(cell: Cell) -> Place:
     return cell.op, cell.kernel, cell.kind, cell.device_class
-
-
-def _tally(cells: Iterable[Cell]) -> str:
-    """12 PASS, 1 FAIL, 107 never run."""
-    verdicts = [cell.verdict or "never run" for cell in cells]
-    words = [*(word for word, _, _ in LEGEND if word != NEVER_RUN), "never run"]
-    counted = [f"{verdicts.count(word):,} {word}" for word in words if word in verdicts]
-    return ", ".join(counted or ["no cells"]) + "."
 
 
 def _row(name: tuple[str, ...], cells: Sequence[Cell | None], builds: Counter[Place]) -> list[str]:

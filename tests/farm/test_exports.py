@@ -121,7 +121,7 @@ def test_markdown_marks_verdicts_stale_and_never_run_differently() -> None:
     assert row_of(text, "matvec/block")[-1] == "PASS"
     assert row_of(text, "matvec/other")[-1] == "**FAIL (stale)**"
     assert row_of(text, "matvec/third")[-1] == "·"
-    assert "1 PASS, 1 FAIL, 1 never run." in text
+    assert "1 FAIL, 1 PASS, 1 of them stale, 1 never run. Builds: exact." in text
 
 
 def test_markdown_says_which_build_a_mark_rests_on_when_the_other_never_ran() -> None:

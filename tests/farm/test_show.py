@@ -92,6 +92,7 @@ def test_without_a_build_the_worst_decides_and_both_are_listed(tmp_path: Path) -
     assert shown["cell"]["verdict"] == "FAIL"
     assert shown["evidence"]["case"]["build"] == "default"
     assert [part["verdict"] for part in shown["parts"]] == ["PASS", "FAIL"]
+    assert shown["name"] == f"{CPU.slug}/host/matvec/block/Q4_0"
 
 
 def test_a_class_is_shown_by_its_worst_board(tmp_path: Path) -> None:
