@@ -11,11 +11,11 @@ from typing import Any
 from db import blob, campaign, capability, evidence
 from db.blob import SourceText
 from db.campaign import JobRow
-from db.capability import SEVERITY, CellKey, Standing
+from db.capability import CellKey, Standing
 from db.session import Session
 from farm.cell_name import find_cells
 from farm.exports import record
-from farm.matrix import Cell, Matrix, Row, merge
+from farm.matrix import Cell, Matrix, Row, counting, merge, worst_of
 from farm.reader import source_digest
 from kernels import codec, registry, source
 from kernels.errors import FarmError
@@ -70,11 +70,9 @@ def of_job(s: Session, job_id: int) -> Dossier:
 
 
 def _of_parts(s: Session, parts: Sequence[Cell]) -> Dossier:
-    merged = merge(parts)
-    ran = [cell for cell in parts if cell.verdict]
-    if not ran:
+    merged, worst = merge(parts), worst_of(counting(parts))
+    if worst.verdict is None:
         return _never_run(merged, parts)
-    worst = min(ran, key=lambda cell: (SEVERITY[cell.verdict or Verdict.SKIP], -(cell.last_run_us or 0)))
     key = CellKey(worst.device or "", worst.backend, *worst.row, worst.source_digest)
     stand = capability.standings(s, key)
     stored = evidence.get(s, _deciding(stand, worst).counts.evidence_id)
@@ -153,7 +151,7 @@ def _block_kind(line: Evidence) -> str:
     try:
         plan = registry.kernel(f"{case.op}/{case.kernel}").plan(case)
         return plan.launches[line.comparison.worst.launch].kind
-    except (FarmError, IndexError):  # a line of another catalog
+    except (FarmError, IndexError, KeyError):  # a line of another catalog
         return case.kinds[0] if len(set(case.kinds)) == 1 else ""
 
 

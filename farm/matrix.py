@@ -171,9 +171,8 @@ def matches(column: Column, glob: str) -> bool:
 
 def merge(cells: Sequence[Cell]) -> Cell:
     """The worst of cells that differ in board or build only; one never run counts only among its like."""
-    cells = [cell for cell in cells if "suspect" not in cell.flags] or cells
-    counted = [cell for cell in cells if cell.verdict] or cells
-    worst = min(counted, key=lambda cell: (_severity(cell), -(cell.last_run_us or 0)))
+    counted = counting(cells)
+    worst = worst_of(counted)
     compared = [cell.bit_exact for cell in counted if cell.bit_exact is not None]
     return replace(
         worst,
@@ -190,6 +189,17 @@ def merge(cells: Sequence[Cell]) -> Cell:
         source_digest=_only(cell.source_digest for cell in counted) or worst.source_digest,
         last_run_us=max((cell.last_run_us for cell in counted if cell.last_run_us is not None), default=None),
     )
+
+
+def counting(cells: Sequence[Cell]) -> Sequence[Cell]:
+    """Those that speak for all: not suspect if any isn't, and run if any was."""
+    cells = [cell for cell in cells if "suspect" not in cell.flags] or cells
+    return [cell for cell in cells if cell.verdict] or cells
+
+
+def worst_of(cells: Sequence[Cell]) -> Cell:
+    """The worst verdict's cell; of equal ones, the one that ran last."""
+    return min(cells, key=lambda cell: (_severity(cell), -(cell.last_run_us or 0)))
 
 
 class _Elsewhere:

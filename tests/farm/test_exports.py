@@ -81,6 +81,20 @@ def test_csv_has_a_line_per_cell_with_the_names_of_the_schema() -> None:
     assert (never["verdict"], never["bound_ratio"], never["bit_exact"]) == ("", "", "")
 
 
+def test_csv_and_json_say_the_same_of_every_cell() -> None:
+    rows = [BLOCK, BLOCK_DEFAULT]
+    found = [capability(), capability(Verdict.FAIL, row=BLOCK_DEFAULT, source="old", bit_exact=False)]
+    matrix = matrix_of(found, rows=rows, devices=[CPU, CPU_2], targets=[H200])
+    pairs = list(zip(lines_of(matrix), cells_of(matrix), strict=True))
+    assert len(pairs) == 6
+    for line, cell in pairs:
+        for key in ("device_class", "build", "verdict", "source_digest", "last_run"):
+            assert line[key] == (cell[key] or "")
+        assert line["flags"].split() == cell["flags"]
+        assert (float(line["nmse"]) if line["nmse"] else None) == cell["nmse"]
+        assert json.loads(line["bit_exact"] or "null") == cell["bit_exact"]
+
+
 HOSTILE = "=cmd|' /C calc'!A1, \"x\"\n<script>|*b*[l](u)`"
 
 

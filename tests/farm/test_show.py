@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from db import campaign
+from db import campaign, queue
 from db.campaign import PlannedCase, Target
 from db.session import open_database
 from farm.cli import main
@@ -147,6 +147,35 @@ def test_a_job_that_waits_has_no_evidence_yet(failed: str) -> None:
     assert "job          job 1\n" in text
     assert "none yet, waiting" in text
     assert found(failed, "1")["job"]["state"] == "waiting"
+
+
+def test_a_job_that_is_done_shows_the_line_that_decided_it(failed: str) -> None:
+    case, line = case_of(), line_of(Verdict.FAIL)
+    with open_database(failed).writing() as s:
+        epoch = queue.raise_epoch(s, now_us=0)
+        campaign.create(
+            s,
+            selection="{}",
+            rule=Rule.BOUND,
+            planned=[PlannedCase(case, 1, line.source_digest, "")],
+            targets=[Target("host", "cpu-x86_64")],
+            now_us=0,
+        )
+        worker = queue.Worker("worker", CPU.slug, CPU.device_class, ("host",))
+        (leased,) = queue.lease(s, epoch, worker, limit=1, now_us=1)
+        queue.complete(s, epoch, replace(line, attempt_id=leased.attempt_id), now_us=2)
+    shown = found(failed, str(leased.job_id))
+    assert (shown["job"]["verdict"], shown["job"]["state"]) == ("FAIL", "done")
+    assert shown["evidence"]["evidence_id"] == line.evidence_id
+    assert f"evidence     {line.evidence_id}: FAIL" in show(failed, str(leased.job_id)).stdout
+
+
+def test_a_line_of_a_kernel_that_the_catalog_lost_is_still_shown(tmp_path: Path) -> None:
+    line = line_of(Verdict.FAIL, case_of(kernel="gone"), source="0" * 64)
+    text = show(database_with(tmp_path, [line]), "cpu-x86_64/host/matvec/gone/Q4_0").stdout
+    assert "verdict      FAIL (stale)" in text
+    assert "it is not in this catalog now" in text
+    assert "d           0  00 3c" in text
 
 
 @pytest.mark.parametrize(
