@@ -147,12 +147,13 @@ class Child:
 
 
 def _environment(mark: str) -> dict[str, str]:
-    """The parent's, with the mark and the folder that `workers` was imported from."""
+    """The parent's without Ray's, with the mark and the folder that `workers` was imported from."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     root = str(Path(workers.__file__).parents[1])
     path = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     # One thread for numpy's linear algebra: the farm has a child per core.
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(path), MARK: mark}
+    return {**inherited, **threads, "PYTHONPATH": os.pathsep.join(path), MARK: mark}
 
 
 def kill_marked(mark: str) -> None:

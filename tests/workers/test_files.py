@@ -204,5 +204,5 @@ def test_npy_with_pickled_objects_or_cut_off_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "c.npy", np.zeros(100, np.float32))
     os.truncate(tmp_path / "c.npy", 300)
     for name in ("o.npy", "c.npy"):
-        with pytest.raises(BadFile, match="not a readable .npy file"):
+        with pytest.raises(BadFile, match="not a readable"):
             load_npy(tmp_path / name, np.float32, (1,))

@@ -1,0 +1,78 @@
+"""The agent as a Ray actor: how its calls are carried, with Ray's own calls replaced at the seam."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.errors import FarmError
+from tests.workers.test_agent import HELLO, FakeCoordinator, live_lease
+from workers.json_calls import answer
+from workers.protocol import Unreachable
+
+ray_agent = pytest.importorskip("workers.ray_agent")
+
+
+class Method:
+    """What handle.call is: remote() gives something that ray.get can wait for."""
+
+    def __init__(self, coordinator: FakeCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def remote(self, call: str, text: str) -> tuple[FakeCoordinator, str, str]:
+        return self._coordinator, call, text
+
+
+class Handle:
+    def __init__(self, coordinator: FakeCoordinator) -> None:
+        self.call = Method(coordinator)
+
+
+@pytest.fixture
+def got(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[float]:
+    """The timeouts given to ray.get, which answers at once."""
+    monkeypatch.setenv("FARM_STATE", str(tmp_path))
+    timeouts: list[float] = []
+
+    def get(ref: tuple[FakeCoordinator, str, str], timeout: float) -> str:
+        timeouts.append(timeout)
+        return answer(*ref)
+
+    monkeypatch.setattr(ray_agent.ray, "get", get)
+    return timeouts
+
+
+def test_cases_are_leased_and_completed_through_the_actor(got: list[float]) -> None:
+    coordinator = FakeCoordinator()
+    coordinator.leases.extend(live_lease(number) for number in range(3))
+    summary = ray_agent.RayAgent(Handle(coordinator), HELLO).run()
+    assert (summary.ran, len(coordinator.stored)) == (3, 3)
+    assert set(got) == {ray_agent.ANSWER_S}
+
+
+def test_second_agent_of_a_board_is_refused(got: list[float]) -> None:
+    first = ray_agent.RayAgent(Handle(FakeCoordinator()), HELLO)
+    with pytest.raises(FarmError, match="another agent"):
+        ray_agent.RayAgent(Handle(FakeCoordinator()), HELLO)
+    first.run()
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (ray_agent.GetTimeoutError("late"), Unreachable),
+        (ray_agent.RaySystemError("broken"), Unreachable),
+        (ray_agent.RayActorError(), Unreachable),
+    ],
+)
+def test_coordinator_is_unreachable_when_its_actor_is(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[Exception]
+) -> None:
+    def get(ref: Any, timeout: float) -> str:
+        raise error
+
+    monkeypatch.setattr(ray_agent.ray, "get", get)
+    with pytest.raises(raised, match="no coordinator"):
+        ray_agent.carrier(Handle(FakeCoordinator()))("hello", "{}")

@@ -1,0 +1,75 @@
+"""The four calls as JSON texts, for whatever carries text between an agent and its coordinator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from kernels import codec
+from kernels.errors import FarmError
+from workers.protocol import (
+    Acknowledged,
+    Ask,
+    Complete,
+    Coordinator,
+    Hello,
+    Leases,
+    Renew,
+    Renewed,
+    StaleEpoch,
+    Welcome,
+)
+
+A = TypeVar("A")
+
+MESSAGES: dict[str, type[Any]] = {"hello": Hello, "lease": Ask, "renew": Renew, "complete": Complete}
+STALE = "StaleEpoch"  # in place of an answer
+
+
+def answer(coordinator: Coordinator, call: str, text: str) -> str:
+    """The coordinator's answer to one call, as text; StaleEpoch becomes an answer too.
+
+    Raises FarmError for a call that doesn't exist or a text that isn't its message.
+    """
+    if call not in MESSAGES:
+        raise FarmError(f"no call named {call!r}; there are {', '.join(MESSAGES)}")
+    message = codec.decode(MESSAGES[call], _parsed(text))
+    try:
+        return codec.canonical(codec.tagged(getattr(coordinator, call)(message)))
+    except StaleEpoch as error:
+        return codec.canonical({STALE: str(error)})
+
+
+class Caller:
+    """A coordinator at the far end of `carry`, which takes a call's name and text and returns the answer's."""
+
+    def __init__(self, carry: Callable[[str, str], str]) -> None:
+        self._carry = carry
+
+    def hello(self, message: Hello) -> Welcome:
+        return self._call("hello", message, Welcome)
+
+    def lease(self, message: Ask) -> Leases:
+        return self._call("lease", message, Leases)
+
+    def renew(self, message: Renew) -> Renewed:
+        return self._call("renew", message, Renewed)
+
+    def complete(self, message: Complete) -> Acknowledged:
+        return self._call("complete", message, Acknowledged)
+
+    def _call(self, call: str, message: Any, answers: type[A]) -> A:
+        said = _parsed(self._carry(call, codec.canonical(message)))
+        if isinstance(said, dict) and STALE in said:
+            raise StaleEpoch(str(said[STALE]))
+        if not isinstance(said, dict) or list(said) != [answers.__name__]:
+            raise FarmError(f"the answer to {call} is no {answers.__name__}: {str(said)[:80]}")
+        return codec.decode(answers, said[answers.__name__])
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise FarmError(f"not a JSON message: {error}") from None

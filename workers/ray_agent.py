@@ -1,0 +1,59 @@
+"""An agent as a Ray actor: nothing but the carrying of its calls to the coordinator's actor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RaySystemError, RayTaskError
+
+from kernels.errors import FarmError
+from workers.agent import Agent, Summary
+from workers.isolate import Isolated
+from workers.json_calls import Caller
+from workers.protocol import Hello, Unreachable
+from workers.spool import Spool
+from workers.state import state_folder
+
+ANSWER_S = 60.0  # after which a coordinator counts as away; the calls can be repeated
+CONCURRENCY = 2  # `stop` is heard while `run` runs
+
+
+class RayAgent:
+    """One board's agent; `coordinator` is an actor with a method call(name, text) -> text."""
+
+    def __init__(self, coordinator: Any, hello: Hello) -> None:
+        self._spool = Spool(state_folder() / "spool" / f"{hello.device.slug}.jsonl")
+        self._agent = Agent(Caller(carrier(coordinator)), hello, self._spool, Isolated)
+
+    def run(self) -> Summary:
+        """Works until the agent ends by itself or is stopped."""
+        try:
+            return self._agent.run()
+        finally:
+            self._spool.close()
+
+    def stop(self) -> None:
+        self._agent.stop()
+
+
+def carrier(coordinator: Any) -> Callable[[str, str], str]:
+    """Carries one call to the actor: Unreachable if it is gone or silent, FarmError if it failed."""
+
+    def carry(call: str, text: str) -> str:
+        try:
+            return str(ray.get(coordinator.call.remote(call, text), timeout=ANSWER_S))
+        except RayTaskError as error:
+            last = str(error.cause or error).strip().splitlines()[-1:]
+            raise FarmError(f"the coordinator failed at {call}: {' '.join(last)}") from None
+        except (RayActorError, RaySystemError, GetTimeoutError) as error:
+            raise Unreachable(f"no coordinator: {type(error).__name__}") from None
+
+    return carry
+
+
+def start_agent(coordinator: Any, hello: Hello) -> Any:
+    """Starts an agent for a board of this node; the actor has run() -> Summary and stop()."""
+    options = {"num_cpus": 0, "max_concurrency": CONCURRENCY, "max_restarts": 0}
+    return ray.remote(RayAgent).options(**options).remote(coordinator, hello)
