@@ -196,6 +196,10 @@ def _fixture_fault(truth: Truth, family: str) -> str:
         return (
             f"the oracle wants NaN or Inf at {odd} of {finite.size} elements, family {family} must have none"
         )
+    if np.isnan(truth.want).all():
+        return (
+            f"the oracle wants NaN at all {finite.size} elements, so any kernel that puts out NaN would pass"
+        )
     if not (truth.limit[finite] >= 0).all() or np.isinf(truth.limit[finite]).any():
         return "a limit is negative, NaN or Inf, so it would pass anything or nothing"
     return ""

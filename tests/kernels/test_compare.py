@@ -138,8 +138,8 @@ def test_outputs_never_written_fail_even_where_nan_is_wanted() -> None:
 
 
 def test_another_nan_than_the_poison_counts_as_written() -> None:
-    nan = np.array([math.nan])
-    assert held(nan, truth_of(nan), nan, SPECIALS).verdict is Verdict.PASS
+    want = np.array([math.nan, 1.0])
+    assert held(want, truth_of(want), want, SPECIALS).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("odd", NON_FINITE)
@@ -147,10 +147,18 @@ def test_another_nan_than_the_poison_counts_as_written() -> None:
 def test_an_oracle_without_a_finite_answer_is_a_broken_fixture(
     odd: float, family: str, verdict: Verdict
 ) -> None:
-    want = np.full(3, odd)
+    want = np.array([1.0, odd, odd])
     found = held(want, truth_of(want), want, replace(PLACE, family=family))
     assert found.verdict is verdict
     assert ("fixture at fault" in found.reason) == (verdict is Verdict.ERROR)
+
+
+@pytest.mark.parametrize("family", ["ordinary", "specials", "file"])
+def test_nan_everywhere_is_a_broken_fixture_in_any_family(family: str) -> None:
+    want = np.full(3, math.nan)
+    found = held(want, truth_of(want), want, replace(PLACE, family=family))
+    assert found.verdict is Verdict.ERROR
+    assert "fixture at fault" in found.reason
 
 
 @pytest.mark.parametrize("limit", [math.inf, math.nan, -1.0])
