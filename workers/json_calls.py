@@ -42,7 +42,7 @@ def answer(coordinator: Coordinator, call: str, text: str) -> str:
 
 
 class Caller:
-    """A coordinator at the far end of `carry`, which takes a call's name and text and returns the answer's."""
+    """A coordinator at the far end of `carry`, which takes a call's name and text, returns the answer's."""
 
     def __init__(self, carry: Callable[[str, str], str]) -> None:
         self._carry = carry
