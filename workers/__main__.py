@@ -33,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FarmError as error:
         print(f"workers: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:  # a full disk, a process that can't be started
+        print(f"workers: {error}", file=sys.stderr)
+        return FarmError.exit_code
     except KeyboardInterrupt:
         print("workers: interrupted; the same command goes on where it stopped", file=sys.stderr)
         return INTERRUPTED
@@ -108,6 +111,7 @@ def run(given: argparse.Namespace) -> int:
 
     def take(evidence: Evidence) -> None:
         writer.append(evidence)
+        writer.sync()
         counts[evidence.rule_verdict or evidence.verdict] += 1
         print(describe(evidence), flush=True)
 

@@ -173,7 +173,7 @@ class Agent:
             if self._failure is not None or self._stopping:
                 return True
             idle = not self._waiting and not self._running
-        return idle and self._drained and not self._stays and not self._spool.pending()
+        return idle and self._drained and not self._stays and not self._spool.attempts()
 
     def _pause(self, seconds: float) -> None:
         """Waits until something changes, for so long at most."""
@@ -221,8 +221,7 @@ class Agent:
             returned = tuple(lease.attempt_id for lease in self._waiting) if self._ending else ()
             waiting = () if self._ending else tuple(lease.attempt_id for lease in self._waiting)
             started, self._started = tuple(self._started), []
-            unsent = [line.attempt_id for line in self._spool.pending()]
-            held = (*self._running, *waiting, *unsent)
+            held = (*self._running, *waiting, *self._spool.attempts())
         try:
             answer = self._coordinator.renew(Renew(worker_id, epoch, held, started, returned))
         except (StaleEpoch, Unreachable):

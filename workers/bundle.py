@@ -40,13 +40,14 @@ def header() -> dict[str, Any]:
 
 def line(body: Any, chain: str) -> tuple[str, str]:
     """One line of the file, and the SHA-256 that the next one is chained to."""
-    digest = link(body, chain)
-    return codec.canonical({"body": body, "sha256": digest}) + "\n", digest
+    text = codec.canonical(body)
+    digest = link(text, chain)
+    return f'{{"body":{text},"sha256":"{digest}"}}\n', digest
 
 
-def link(body: Any, chain: str) -> str:
-    """SHA-256 (hex) over the line before and this line's canonical JSON."""
-    return hashlib.sha256(f"{chain}\n{codec.canonical(body)}".encode("ascii")).hexdigest()
+def link(text: str, chain: str) -> str:
+    """SHA-256 (hex) over the digest of the line before and this line's body, as canonical JSON."""
+    return hashlib.sha256(f"{chain}\n{text}".encode("ascii")).hexdigest()
 
 
 def lines(evidence: Iterable[Evidence]) -> Iterator[str]:
@@ -90,7 +91,7 @@ def _unchained(path: Path, number: int, text: bytes, chain: str) -> tuple[Any, s
     try:
         said = json.loads(text)
         body, digest = said["body"], said["sha256"]
-        wanted = link(body, chain)
+        wanted = link(codec.canonical(body), chain)
     except (ValueError, TypeError, KeyError):
         raise DamagedBundle(f"{path}: line {number}: not a line of evidence; the file is refused") from None
     if digest != wanted:
@@ -120,38 +121,56 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def _opened(path: Path) -> IO[bytes]:
+    """The file open for writing, made if it isn't there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        return path.open("r+b")
+    except OSError as error:
+        raise FarmError(f"{path}: {error.strerror or error}") from None
+
+
 class Writer:
-    """Appends to a file, each line on disk before append() returns."""
+    """Appends to a file that it has locked."""
 
     def __init__(self, path: Path) -> None:
         """Opens or makes the file; a torn last line is cut off, and `found` says what is there."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        begun = path.exists() and b"\n" in path.read_bytes()  # a torn header is a file that never began
-        self.found = read(path) if begun else Bundle((), START, 0)
+        self._file = _opened(path)
+        try:
+            self._lock(path)
+            begun = b"\n" in path.read_bytes()  # a torn header is a file that never began
+            self.found = read(path) if begun else Bundle((), START, 0)
+        except FarmError:
+            self._file.close()
+            raise
         self._chain = self.found.chain
-        self._file: IO[bytes] = path.open("r+b" if begun else "ab")
-        self._lock(path)
         self._file.truncate(self.found.nbytes)
         self._file.seek(self.found.nbytes)
         if not begun:
             self._write(header())
+            self.sync()
             sync_folder(path.parent)
 
     def append(self, evidence: Evidence) -> None:
+        """Writes one line, which outlives this process; sync() makes it outlive the machine."""
         self._write(evidence)
 
+    def sync(self) -> None:
+        """Returns when all that was appended is on disk."""
+        os.fsync(self._file.fileno())
+
     def close(self) -> None:
+        self.sync()
         self._file.close()
 
     def _lock(self, path: Path) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            self._file.close()
             raise FarmError(f"{path}: another process writes to it; stop it first") from None
 
     def _write(self, body: Any) -> None:
         text, self._chain = line(body, self._chain)
         self._file.write(text.encode("ascii"))
         self._file.flush()
-        os.fsync(self._file.fileno())

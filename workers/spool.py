@@ -26,7 +26,10 @@ class Spool:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._rotate_bytes = rotate_bytes
-        self._mutex = threading.Lock()
+        self._mutex = threading.Lock()  # of what is known
+        self._disk = (
+            threading.Lock()
+        )  # of the file's identity: syncing takes long, and must not stop append()
         self._guard = _locked(path.with_suffix(".lock"))
         self._writer = bundle.Writer(path)
         self.torn = self._writer.found.torn
@@ -34,20 +37,29 @@ class Spool:
         self._lines = len(self._pending)  # in the file, forgotten ones included
 
     def append(self, evidence: Evidence) -> None:
-        """Puts one line on disk; it is pending from here on."""
+        """Writes one line; it is pending from here on, and on disk before pending() hands it out."""
         with self._mutex:
             self._writer.append(evidence)
             self._pending[evidence.evidence_id] = evidence
             self._lines += 1
 
     def pending(self) -> tuple[Evidence, ...]:
-        """What is to be sent, oldest first."""
+        """What is to be sent, oldest first; all of it is on disk."""
+        with self._disk:
+            with self._mutex:
+                waiting = tuple(self._pending.values())
+            if waiting:
+                self._writer.sync()
+            return waiting
+
+    def attempts(self) -> tuple[str, ...]:
+        """The attempts whose evidence is pending."""
         with self._mutex:
-            return tuple(self._pending.values())
+            return tuple(evidence.attempt_id for evidence in self._pending.values())
 
     def acknowledge(self, evidence_ids: Iterable[str]) -> None:
         """Forgets lines that are stored for good; a large file shrinks once most of it is forgotten."""
-        with self._mutex:
+        with self._disk, self._mutex:
             for evidence_id in evidence_ids:
                 self._pending.pop(evidence_id, None)
             if self._path.stat().st_size > self._rotate_bytes and 2 * len(self._pending) < self._lines:
@@ -55,7 +67,7 @@ class Spool:
 
     def close(self) -> None:
         """Leaves only what is pending on disk."""
-        with self._mutex:
+        with self._disk, self._mutex:
             self._rotate()
             self._writer.close()
             os.close(self._guard)

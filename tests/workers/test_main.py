@@ -94,6 +94,21 @@ def test_damaged_bundle_is_one_line_and_1(path: Path, capsys: pytest.CaptureFixt
     assert path.read_text() == "hello\n"
 
 
+def test_bundle_that_can_not_be_written_is_one_line_and_1(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.mkdir()
+    assert run("matvec/block", "Q4_0", "5x64") == 1
+    assert capsys.readouterr().err == "workers: b.jsonl: Is a directory\n"
+
+
+def test_second_writer_of_a_bundle_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = bundle.Writer(path)
+    assert run("matvec/block", "Q4_0", "5x64") == 1
+    assert "another process writes to it" in capsys.readouterr().err
+    first.close()
+
+
 def test_backend_that_is_unavailable_is_one_line_and_1(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
