@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from kernels.errors import FarmError, UnknownName
 from kernels.families import FAMILIES, Drawing, Family, normal, unit_of
 from kernels.model import Buffer, Case, FromFile, Plan, Role, Seeded
 from kernels.op import Matrix, Operand, Vector
+from kernels.ops._linear import Sizes, refuses_buffers
 
 FIXTURE_VERSION = 1  # raised by whatever changes one byte of any image
 
@@ -25,6 +26,10 @@ WORD = (1 << 64) - 1
 # The increment and the two multipliers of the splitmix64 generator (Steele, Lea, Flood 2014).
 STEP = 0x9E3779B97F4A7C15
 MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+class Unfit(FarmError):
+    """A file doesn't hold what the case's shape needs (SKIP); the message says got and want."""
 
 
 class Files(Protocol):
@@ -85,7 +90,7 @@ def _fill_activations(
 ) -> None:
     vectors = [operand for operand in operands if isinstance(operand, Vector) and not operand.weights]
     if isinstance(case.x, FromFile):
-        for vector, values in _activations_from_file(case.x, vectors, files):
+        for vector, values in _activations_from_file(case.x, vectors, _matrices(operands), files):
             arrays[vector.name][...] = values
         return
     matrices = _matrices(operands)
@@ -177,23 +182,32 @@ def _mix(key: int, first: int, into: np.ndarray) -> None:
 
 def _weights_from_file(source: FromFile, number: int, operand: Operand, files: Files | None) -> np.ndarray:
     rows = _held(source, files).weights(source, number)
+    _demand(rows.dtype, "uint8", operand.name, source)
     if isinstance(operand, Matrix):
-        _demand(rows, (operand.rows, operand.kind.row_bytes(operand.cols)), "uint8", operand.name, source)
-        return rows
-    _demand(rows, (1, 4 * operand.shape[-1]), "uint8", operand.name, source)
-    return np.ascontiguousarray(rows).view("<f4").reshape(operand.shape)
+        sizes = Sizes(row_bytes=rows.shape[-1], weights=rows.size, x=operand.cols)
+        _fit(refuses_buffers(operand.kind, operand.rows, operand.cols, 1, sizes), source)
+        return rows[: operand.rows]
+    if rows.size < 4 * operand.shape[-1]:
+        _fit(f"{operand.name} too small: got {rows.size} bytes, want {4 * operand.shape[-1]}", source)
+    return np.ascontiguousarray(rows).view("<f4").reshape(-1)[: operand.shape[-1]].reshape(operand.shape)
 
 
 def _activations_from_file(
-    source: FromFile, vectors: list[Vector], files: Files | None
+    source: FromFile, vectors: list[Vector], matrices: tuple[Matrix, ...], files: Files | None
 ) -> Iterator[tuple[Vector, np.ndarray]]:
     values = _held(source, files).activations(source)
+    names = " then ".join(vector.name for vector in vectors)
+    _demand(values.dtype, "float32", names, source)
+    if values.ndim > 1 and values.shape[-1] != vectors[0].shape[-1]:
+        _fit(f"{names}: got rows of {values.shape[-1]}, want {vectors[0].shape[-1]}", source)
     sizes = [math.prod(vector.shape) for vector in vectors]
-    names = " then ".join(f"{vector.name} {vector.shape}" for vector in vectors)
-    if len(vectors) == 1 and values.ndim > 1:
-        _demand(values, vectors[0].shape, "float32", names, source)
-    _demand(values.reshape(-1), (sum(sizes),), "float32", names, source)
-    parts = np.split(values.reshape(-1), np.cumsum(sizes)[:-1])
+    if matrices:
+        kind, rows, cols = matrices[0].kind, matrices[0].rows, matrices[0].cols
+        held = Sizes(kind.row_bytes(cols), rows * kind.row_bytes(cols), values.size)
+        _fit(refuses_buffers(kind, rows, cols, sizes[0] // cols, held), source)
+    elif values.size < sum(sizes):
+        _fit(f"{names} too small: got {values.size} float32, want {sum(sizes)}", source)
+    parts = np.split(values.reshape(-1)[: sum(sizes)], np.cumsum(sizes)[:-1])
     for vector, part in zip(vectors, parts, strict=True):
         yield vector, part.reshape(vector.shape)
 
@@ -204,13 +218,15 @@ def _held(source: FromFile, files: Files | None) -> Files:
     return files
 
 
-def _demand(got: np.ndarray, shape: tuple[int, ...], dtype: str, what: str, source: FromFile) -> None:
-    """Sizes are the file's word against the case's: a mismatch is refused, never padded or cut."""
-    if got.shape != shape or got.dtype != np.dtype(dtype):
-        raise FarmError(
-            f"{what} from file {source.sha256[:12]}: got {got.dtype} {got.shape}, want {dtype} {shape}; "
-            "take the shape from the file"
-        )
+def _demand(got: np.dtype[Any], dtype: str, what: str, source: FromFile) -> None:
+    if got != np.dtype(dtype):
+        raise Unfit(f"{what} from file {source.sha256[:12]}: got {got}, want {dtype}; save it as that")
 
 
-__all__ = ["FIXTURE_VERSION", "Files", "digest", "images"]
+def _fit(reason: str, source: FromFile) -> None:
+    """What is too small is refused, never padded; of what is larger the front is taken."""
+    if reason:
+        raise Unfit(f"file {source.sha256[:12]}: {reason}")
+
+
+__all__ = ["FIXTURE_VERSION", "Files", "Unfit", "digest", "images"]

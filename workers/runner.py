@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import judge, registry, source
+from kernels import inputs, judge, registry, source
 from kernels.errors import FarmError
 from kernels.model import Build, Comparison, Evidence, Plan, Role, Rule, Verdict
 from workers.backend import POISONS, Backend, CannotRun, KernelFault, Rejected, Run
@@ -23,6 +23,7 @@ Clock = Callable[[], int]  # microseconds since the epoch
 # What a raised error says about the kernel; the first class that fits counts.
 VERDICTS: tuple[tuple[type[Exception], Verdict], ...] = (
     (CannotRun, Verdict.SKIP),
+    (inputs.Unfit, Verdict.SKIP),
     (Rejected, Verdict.REJECT),
     (KernelFault, Verdict.CRASH),
 )

@@ -326,21 +326,27 @@ def test_file_sources_are_taken_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "x", "got", "want"),
+    ("weights", "x", "reason"),
     [
-        (WEIGHTS[:1], X, r"uint8 \(1, 18\)", r"uint8 \(2, 18\)"),
-        (WEIGHTS[:, :17], X, r"uint8 \(2, 17\)", r"uint8 \(2, 18\)"),
-        (WEIGHTS.astype(np.int8), X, r"int8 \(2, 18\)", r"uint8 \(2, 18\)"),
-        (WEIGHTS, X[:31], r"float32 \(31,\)", r"float32 \(32,\)"),
-        (WEIGHTS, X.astype(np.float64), r"float64 \(32,\)", r"float32 \(32,\)"),
-        (WEIGHTS, X.reshape(2, 16), r"float32 \(2, 16\)", r"float32 \(32,\)"),
+        (WEIGHTS[:1], X, "weight buffer too small: got 18 bytes, want 36 for 2 rows"),
+        (WEIGHTS[:, :17], X, "row_bytes: got 17, want 18 for 32 columns of Q4_0"),
+        (WEIGHTS.astype(np.int8), X, "weights from file abababababab: got int8, want uint8"),
+        (WEIGHTS, X[:31], "activation buffer too small: got 31 float32, want 32"),
+        (WEIGHTS, X.astype(np.float64), "x from file cdcdcdcdcdcd: got float64, want float32"),
+        (WEIGHTS, X.reshape(2, 16), "x: got rows of 16, want 32"),
     ],
 )
-def test_a_file_of_another_size_is_refused_with_got_and_want(
-    weights: np.ndarray, x: np.ndarray, got: str, want: str
+def test_a_file_that_is_too_small_is_refused_with_got_and_want(
+    weights: np.ndarray, x: np.ndarray, reason: str
 ) -> None:
-    with pytest.raises(FarmError, match=f"got {got}, want {want}"):
+    with pytest.raises(inputs.Unfit, match=reason):
         made(from_file(), Held(weights, x))
+
+
+def test_of_a_larger_file_the_front_is_taken() -> None:
+    files = Held(np.vstack([WEIGHTS, WEIGHTS]), np.append(X, X))
+    assert np.array_equal(array(from_file(), "weights", files), WEIGHTS)
+    assert np.array_equal(array(from_file(), "x", files), X)
 
 
 def test_a_file_with_several_activations_is_split_in_their_order() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from kernels import codec, registry
 from kernels.errors import FarmError
+from kernels.inputs import Unfit
 from kernels.model import Build, Case, Device, Evidence, FromFile, Plan, Rule, Shape, Verdict
 from tests.workers.cases import matvec_case, request_for
 from workers.backend import CannotRun, KernelFault, Rejected, Run, Unavailable, poisoned
@@ -79,6 +80,7 @@ def test_evidence_has_all_fields_when_a_case_passes() -> None:
     ("error", "verdict"),
     [
         (CannotRun("needs 9 GiB, the board has 8"), Verdict.SKIP),
+        (Unfit("file abc: activation buffer too small: got 64 float32, want 128"), Verdict.SKIP),
         (Rejected("k.cu:3: error: expected ';'"), Verdict.REJECT),
         (KernelFault("wild access: 4 bytes past the end of buffer 'x'"), Verdict.CRASH),
         (Unavailable("no compiler; apt-get install g++"), Verdict.ERROR),
