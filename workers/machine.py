@@ -11,6 +11,7 @@ from kernels.model import Device
 
 MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 CPUINFO = Path("/proc/cpuinfo")
+MEMINFO = Path("/proc/meminfo")
 
 
 def cpu_device() -> Device:
@@ -50,6 +51,13 @@ def cpu_name() -> str:
     lines = (line.partition(":") for line in _read(CPUINFO).splitlines())
     named = (value.strip() for key, _, value in lines if key.strip() in ("model name", "Model"))
     return next(named, platform.processor() or platform.machine())
+
+
+def free_bytes() -> int:
+    """Memory that a process could still have without swapping; a very large number where nothing tells."""
+    lines = (line.partition(":") for line in _read(MEMINFO).splitlines())
+    free_kib = next((int(value.split()[0]) for key, _, value in lines if key == "MemAvailable"), 2**50)
+    return 1024 * free_kib
 
 
 def _read(path: Path) -> str:

@@ -12,9 +12,11 @@ import numpy as np
 
 from kernels import inputs, judge, registry, source
 from kernels.errors import FarmError
-from kernels.model import Build, Comparison, Evidence, Plan, Role, Rule, Verdict
+from kernels.model import Build, Case, Comparison, Evidence, Plan, Role, Rule, Verdict
+from kernels.op import Matrix
 from workers.backend import POISONS, Backend, CannotRun, KernelFault, Rejected, Run
 from workers.image_cache import ImageCache, Images
+from workers.machine import free_bytes
 from workers.request import SPOILED, Request
 from workers.versions import versions
 
@@ -142,6 +144,8 @@ def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, st
     if reason := registry.op(case.op).refuses(case) or kernel.refuses(case):
         return Verdict.SKIP, reason
     plan = kernel.plan(case)
+    if reason := too_large(case, plan, free_bytes()):
+        return Verdict.SKIP, reason
     draft.enter("inputs")
     images = cache.images(case, plan)
     draft.inputs_digest = images.digest
@@ -153,6 +157,23 @@ def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, st
     draft.compiled()
     draft.enter("compare")
     return _decide(draft, plan, images)
+
+
+# A weight is decoded to float64 and its magnitude taken for the oracle, and to float32 for the twin.
+BYTES_PER_WEIGHT = 8 + 8 + 4
+COPIES = 3  # of every buffer: as made, as run, as collected
+
+
+def too_large(case: Case, plan: Plan, free: int) -> str:
+    """Why this machine's memory can't hold a case and its oracle; empty if it can."""
+    matrices = [part for part in registry.op(case.op).operands(case) if isinstance(part, Matrix)]
+    need = COPIES * sum(buffer.nbytes for buffer in plan.buffers)
+    need += BYTES_PER_WEIGHT * max((part.rows * part.cols for part in matrices), default=0)
+    if need <= free:
+        return ""
+    return (
+        f"needs about {need / 2**30:.1f} GiB of memory, {free / 2**30:.1f} GiB are free; take a smaller shape"
+    )
 
 
 def turns(request: Request, backend: Backend) -> int:

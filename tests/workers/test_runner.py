@@ -19,7 +19,7 @@ from workers.backends.twin import BACKEND as TWIN
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.request import Request
-from workers.runner import run_case
+from workers.runner import run_case, too_large
 
 Change = Callable[[Run, int], Run]
 
@@ -234,3 +234,18 @@ def test_images_are_dropped_oldest_first_when_over_the_limit() -> None:
 
 def plan_of(case: Case) -> Plan:
     return registry.kernel("matvec/block").plan(case)
+
+
+@pytest.mark.parametrize(("free", "reason"), [(1 << 40, ""), (1000, "GiB of memory, 0.0 GiB are free")])
+def test_a_case_is_too_large_when_its_oracle_does_not_fit(free: int, reason: str) -> None:
+    case = matvec_case()
+    plan = registry.kernel("matvec/block").plan(case)
+    found = too_large(case, plan, free)
+    assert (reason in found) if reason else (found == "")
+
+
+def test_verdict_is_skip_when_the_memory_of_this_machine_is_too_small() -> None:
+    case = replace(matvec_case(), shape=Shape.of(rows=2**31 - 1, cols=2**20))
+    evidence = ran(lambda run, turn: run, request_for(case))
+    assert evidence.verdict is Verdict.SKIP
+    assert "take a smaller shape" in evidence.reason
