@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol
@@ -68,7 +69,7 @@ class Agent:
         self._ran = 0
         self._stopping = False
         self._ending = False  # slots take no more
-        self._failure: Exception | None = None
+        self._threads: list[Future[None]] = []
         self._welcome: Welcome | None = None
         self._drained = False
         self._last_full = True  # whether the last answer had all that was asked for
@@ -86,23 +87,23 @@ class Agent:
 
     def run(self) -> Summary:
         """Works until there is nothing more to do; raises what a slot failed of."""
-        slots = [threading.Thread(target=self._work, name=f"slot {n}") for n in range(self.device.slots)]
-        renewer = threading.Thread(target=self._keep_renewing, name="renewer")
         if refusal := self._greet():
             return Summary(0, refusal, refused=True)
         if self._welcome is None:
             return Summary(0, "stopped")
-        for thread in (*slots, renewer):
-            thread.start()
-        try:
-            refusal = self._talk()
-        finally:
-            self._end()
-            for thread in (*slots, renewer):
-                thread.join()
-            self._part()
-        if self._failure is not None:
-            raise self._failure
+        with ThreadPoolExecutor(self.device.slots + 1, thread_name_prefix=self.device.slug) as pool:
+            work = [self._work] * self.device.slots
+            self._threads = [pool.submit(call) for call in (*work, self._keep_renewing)]
+            for thread in self._threads:
+                thread.add_done_callback(lambda _: self._wake())
+            try:
+                refusal = self._talk()
+            finally:
+                self._end()
+                wait(self._threads)
+                self._part()
+        for thread in self._threads:
+            thread.result()
         reason = refusal or ("stopped" if self._stopping else "drained")
         return Summary(self._ran, reason, bool(refusal))
 
@@ -170,7 +171,7 @@ class Agent:
 
     def _is_done(self) -> bool:
         with self._changed:
-            if self._failure is not None or self._stopping:
+            if self._stopping or self._has_failed():
                 return True
             idle = not self._waiting and not self._running
         return idle and self._drained and not self._stays and not self._spool.attempts()
@@ -178,8 +179,16 @@ class Agent:
     def _pause(self, seconds: float) -> None:
         """Waits until something changes, for so long at most."""
         with self._changed:
-            if not self._stopping and self._failure is None:
+            if not self._stopping and not self._has_failed():
                 self._changed.wait(seconds)
+
+    def _has_failed(self) -> bool:
+        """Before the end, a thread that is done has failed."""
+        return any(thread.done() for thread in self._threads)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _end(self) -> None:
         with self._changed:
@@ -211,8 +220,6 @@ class Agent:
                     self.renew()
             except (StaleEpoch, Unreachable):
                 continue  # the thread that talks finds out by itself, and says hello
-            except Exception as error:  # noqa: BLE001 - whatever it is, the agent ends with it
-                self._fail(error)
 
     def renew(self) -> None:
         """Tells what is held, started and, at the end, given back; drops what was taken back."""
@@ -235,16 +242,13 @@ class Agent:
     # The threads that work.
 
     def _work(self) -> None:
-        try:
-            with closing(self._make_slot()) as slot:
-                slot.start()
-                last: Case | None = None
-                while lease := self._take(last):
-                    last = lease.case
-                    self._spool.append(slot.run(request(lease, self.device), lease.deadline_s))
-                    self._finish(lease)
-        except Exception as error:  # noqa: BLE001 - a full disk, no process to be had: the agent ends
-            self._fail(error)
+        with closing(self._make_slot()) as slot:
+            slot.start()
+            last: Case | None = None
+            while lease := self._take(last):
+                last = lease.case
+                self._spool.append(slot.run(request(lease, self.device), lease.deadline_s))
+                self._finish(lease)
 
     def _take(self, last: Case | None) -> Lease | None:
         """The next lease for a slot that ran `last`, when there is one; None at the end."""
@@ -263,11 +267,6 @@ class Agent:
         with self._changed:
             del self._running[lease.attempt_id]
             self._ran += 1
-            self._changed.notify_all()
-
-    def _fail(self, error: Exception) -> None:
-        with self._changed:
-            self._failure = self._failure or error
             self._changed.notify_all()
 
 

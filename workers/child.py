@@ -16,12 +16,13 @@ from queue import SimpleQueue
 from typing import Any, NoReturn
 
 import workers.backends
+from kernels.errors import FarmError
 from kernels.model import Verdict
 from workers.backend import backend
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.request import READY, Answer, Request
-from workers.runner import blame, ended, run_case, wall_clock
+from workers.runner import ended, run_case, wall_clock
 from workers.wire import Channel, Closed
 
 PR_SET_PDEATHSIG = 1
@@ -89,9 +90,11 @@ def serve(channel: Channel[Request], request: Request, cache: ImageCache) -> Non
         channel.send(Answer(request.evidence_id, phase))
 
     try:
-        chosen = backend(request.backend)
-    except Exception as error:  # noqa: BLE001 - a backend's module may fail in any way when imported
-        evidence = ended(request, Verdict.ERROR, blame(error)[1], wall_clock(), wall_clock())
+        chosen = backend(
+            request.backend
+        )  # a module that fails as it is imported ends this process, with its reason
+    except FarmError as error:
+        evidence = ended(request, Verdict.ERROR, str(error), wall_clock(), wall_clock())
     else:
         evidence = run_case(request, chosen, cache, announce=announce)
     channel.send(Answer(request.evidence_id, "", evidence))

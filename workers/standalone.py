@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, replace
-from queue import Empty, Queue
 
 from kernels.catalog import Planned
 from kernels.model import Device, Evidence, Rule
@@ -38,44 +39,32 @@ def run_cases(
     `take` gets the evidence in the order in which cases end, never two at once. What it or a slot raises is
     raised here when the other slots have finished their cases.
     """
-    waiting: Queue[Planned] = Queue()
-    for item in planned:
-        waiting.put(item)
+    waiting = deque(planned)
     one_at_a_time = threading.Lock()
     stop = threading.Event()
-    failures: list[BaseException] = []
     until = clock() + 60 * order.minutes if order.minutes else float("inf")
 
     def work() -> None:
-        try:
-            with closing(Isolated()) as slot:
-                while not stop.is_set() and clock() < until:
-                    item = waiting.get_nowait()
-                    evidence = slot.run(request(item, order), order.deadline_s)
-                    with one_at_a_time:
-                        take(replace(evidence, origin="bundle"))
-        except Empty:
-            return
-        except Exception as error:  # noqa: BLE001 - it is raised again by the thread that waits
-            failures.append(error)
-            stop.set()
+        with closing(Isolated()) as slot:
+            while waiting and not stop.is_set() and clock() < until:
+                try:
+                    item = waiting.popleft()
+                except IndexError:  # another slot was faster
+                    return
+                evidence = slot.run(request(item, order), order.deadline_s)
+                with one_at_a_time:
+                    take(replace(evidence, origin="bundle"))
 
-    slots = [
-        threading.Thread(target=work, name=f"slot {number}")
-        for number in range(max(1, min(order.device.slots, waiting.qsize())))
-    ]
-    for slot in slots:
-        slot.start()
-    try:
-        for slot in slots:
-            slot.join()
-    finally:
-        stop.set()
-        for slot in slots:
-            slot.join()
-    if failures:
-        raise failures[0]
-    return waiting.qsize()
+    slots = max(1, min(order.device.slots, len(waiting)))
+    with ThreadPoolExecutor(slots, thread_name_prefix="slot") as pool:
+        threads = [pool.submit(work) for _ in range(slots)]
+        try:
+            wait(threads, return_when=FIRST_EXCEPTION)
+        finally:
+            stop.set()
+    for thread in threads:
+        thread.result()
+    return len(waiting)
 
 
 def request(item: Planned, order: Order) -> Request:
