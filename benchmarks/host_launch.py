@@ -1,8 +1,7 @@
-"""Times the host runtime against plain C of the same maths: Q4_K matvec, Q4_0 mul_mm, a RMSNorm."""
+"""Times the catalog's kernels on the host runtime against plain C of the same maths, and checks the bits."""
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import statistics
 import subprocess
@@ -15,58 +14,105 @@ from pathlib import Path
 
 import numpy as np
 
+from kernels import inputs, registry, source
+from kernels.model import BufferArg, Build, Case, Plan, Role, Seeded, Shape
+from kernels.op import Step
 from workers.host import compiler
-from workers.host.memory import Arena, GuardedBuffer
-from workers.host.module import Argument, Module, Size
+from workers.host.memory import Arena
+from workers.host.module import Argument, Module
 
-HERE = Path(__file__).parent / "host"
+PLAIN = Path(__file__).parent / "host" / "plain.c"
+TURNS = 11
+ORDINARY = Seeded("ordinary", 0, inputs.FIXTURE_VERSION)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One kernel, its launch, and the plain C function of the same name that computes the same."""
+    """A case of the catalog, and how much slower than plain C its launch may be; 0 sets no limit."""
 
-    name: str
-    grid: Size
-    block: Size
-    inputs: tuple[int, ...]  # bytes of each input buffer
-    outputs: int  # float32 elements
-    scalars: tuple[int, ...]
-    shared_bytes: int = 0
+    kernel: str
+    kind: str
+    shape: Shape
+    limit: float = 0
+
+    def case(self, build: Build) -> Case:
+        op, name = self.kernel.split("/")
+        kinds = (self.kind,) if self.kind else ()
+        return Case(op, name, kinds, self.shape, ORDINARY, ORDINARY, build, scalars=registry.op(op).scalars)
 
 
-MATVEC = Subject("matvec_q4_k", (512, 1, 1), (256, 1, 1), (4096 * 16 * 144, 4096 * 4), 4096, (4096, 4096))
-MUL_MM = Subject(
-    "mul_mm_q4_0", (2, 4, 1), (256, 1, 1), (256 * 32 * 18, 256 * 1024 * 4), 256 * 256, (256, 1024, 256)
+SUBJECTS = (
+    Subject("matvec/coalesced", "Q4_K", Shape.of(rows=4096, cols=4096), 4),
+    Subject("mul_mm/reference", "Q4_0", Shape.of(rows=256, cols=1024, batch=256), 6),
+    Subject("rmsnorm/block", "", Shape.of(n=4096, rows=1)),
 )
-NORM = Subject("rmsnorm", (1, 1, 1), (256, 1, 1), (4096 * 4, 4096 * 4), 4096, (4096,))
+TINY = Subject("matvec/coalesced", "Q4_0", Shape.of(rows=9, cols=160))
 
 
-def fill(subject: Subject, arena: Arena) -> list[GuardedBuffer]:
-    """Random bytes as weights with small scales, uniform activations."""
-    random = np.random.default_rng(1)
-    buffers = []
-    for i, nbytes in enumerate(subject.inputs):
-        if i == 0 and subject is not NORM:
-            raw = random.integers(0, 256, nbytes, np.uint8)
-            block, scales = (144, (1, 3)) if subject is MATVEC else (18, (1,))
-            for scale in scales:
-                raw.reshape(-1, block)[:, scale] = 0x2C
-            buffers.append(arena.place("weights", raw))
-        else:
-            buffers.append(arena.place(f"x{i}", random.uniform(-1, 1, nbytes // 4).astype(np.float32)))
-    return [*buffers, arena.allocate("out", 4 * subject.outputs)]
+class Bench:
+    """One subject's plan over guarded buffers, as the host backend would launch it."""
+
+    def __init__(self, subject: Subject, build: Build, cache: Path) -> None:
+        case = subject.case(build)
+        self.plan: Plan = registry.kernel(subject.kernel).plan(case)
+        (self.launch,) = self.plan.launches
+        self.images = inputs.images(case, self.plan, registry.op(case.op).operands(case))
+        self.arena = Arena()
+        for buffer in self.plan.buffers:
+            given = self.images.get(buffer.name, np.zeros(buffer.nbytes, np.uint8))
+            self.arena.place(buffer.name, given, buffer.align)
+        text = source.text(subject.kernel, subject.kind)
+        self.module = Module(compiler.build(text, f"{self.launch.entry}.cu", build.value, cache))
+
+    def run(self, workers: int = 1) -> None:
+        launch = self.launch
+        args: list[Argument] = [
+            self.arena.buffers[arg.buffer] if isinstance(arg, BufferArg) else _number(arg.dtype, arg.value)
+            for arg in launch.args
+        ]
+        size = launch.grid, launch.block, launch.dynamic_shared_bytes
+        self.module.launch(launch.entry, *size, args, workers=workers)
+
+    def out(self) -> bytes:
+        (name,) = (buffer.name for buffer in self.plan.buffers if buffer.role is Role.OUT)
+        return self.arena.buffers[name].view.tobytes()
+
+    def plain(self, library: ctypes.CDLL) -> Callable[[], object]:
+        """The plain C function of the launch's name over the same buffers."""
+        words = [
+            ctypes.c_void_p(self.arena.buffers[arg.buffer].address)
+            if isinstance(arg, BufferArg)
+            else _c_number(arg.dtype, arg.value)
+            for arg in self.launch.args
+        ]
+        return partial(library[self.launch.entry], *words)
+
+    def twin(self) -> bytes:
+        kernel = registry.launch_kernel(self.launch.kernel)
+        arrays = self.plan.arrays(self.launch, {**self.images, "out": np.zeros(len(self.out()), np.uint8)})
+        kind = registry.kind(self.launch.kind) if self.launch.kind else None
+        return kernel.twin(Step(arrays, self.launch.scalars, kind, "ordinary", True)).tobytes()
 
 
-def median_ms(run: Callable[[], object], turns: int) -> float:
-    """The median of some turns after one that doesn't count."""
-    run()
-    times = []
-    for _ in range(turns):
-        start = time.perf_counter()
-        run()
-        times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times)
+def _c_number(dtype: str, value: float) -> object:
+    if dtype == "f4":
+        return ctypes.c_float(value)
+    return ctypes.c_int(int(value)) if dtype == "i4" else ctypes.c_long(int(value))
+
+
+def _number(dtype: str, value: float) -> int | float:
+    return float(value) if dtype == "f4" else int(value)
+
+
+def medians_ms(clock: Callable[[], float], *runs: Callable[[], object], turns: int = TURNS) -> list[float]:
+    """The median of each, taken in turns after one that doesn't count: all see the same machine."""
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(1 + turns):
+        for run, spent in zip(runs, times, strict=True):
+            start = clock()
+            run()
+            spent.append(1e3 * (clock() - start))
+    return [statistics.median(spent[1:]) for spent in times]
 
 
 def plain_c(folder: Path) -> ctypes.CDLL:
@@ -74,40 +120,48 @@ def plain_c(folder: Path) -> ctypes.CDLL:
     found = compiler.find()
     out = folder / "plain.so"
     words = [*found.command, "-x", "c", "-O3", found.native, "-ffp-contract=off", "-shared", "-fPIC"]
-    subprocess.run([*words, str(HERE / "plain.c"), "-lm", "-o", str(out)], check=True)
+    subprocess.run([*words, str(PLAIN), "-lm", "-o", str(out)], check=True)
     return ctypes.CDLL(str(out))
 
 
-def measure(subject: Subject, plain: ctypes.CDLL, cache: Path, turns: int) -> None:
-    """Prints one line: plain C, then each build and number of workers, and whether the exact bits agree."""
-    arena = Arena()
-    buffers = fill(subject, arena)
-    args: list[Argument] = [*buffers, *map(np.int32, subject.scalars)]
-    function = plain[subject.name]
-    words = [ctypes.c_void_p(b.address) for b in buffers] + [ctypes.c_int(n) for n in subject.scalars]
-    base = median_ms(lambda: function(*words), turns)
-    want = buffers[-1].view.copy()
-    print(f"{subject.name:12} plain {base:8.3f} ms", end="")
-    text = (HERE / f"{subject.name}.cu").read_text(encoding="utf8")
-    for build in compiler.BUILDS:
-        module = Module(compiler.build(text, f"{subject.name}.cu", build, cache))
-        for workers in (1, 2):
-            size = (subject.grid, subject.block, subject.shared_bytes)
-            spent = median_ms(partial(module.launch, subject.name, *size, args, workers=workers), turns)
-            print(f"  {build}/{workers} {spent:8.3f} ms ({spent / base:.2f}x)", end="")
-        if build == "exact":
-            print(f" same bits: {bool((buffers[-1].view == want).all())}", end="")
-    print()
+def measure(subject: Subject, library: ctypes.CDLL, cache: Path) -> str:
+    """One line of figures, each with how many times plain C's it is."""
+    exact, default = (Bench(subject, build, cache) for build in (Build.EXACT, Build.DEFAULT))
+    demand_same_bits(exact, library)
+    plain = exact.plain(library)
+    base, *one = medians_ms(time.thread_time, plain, exact.run, default.run)
+    wall, *two = medians_ms(time.perf_counter, plain, partial(exact.run, 2), partial(default.run, 2))
+    cells = [
+        f"{ms:.3f} ({ms / of:.2f}x)" for ms, of in zip([*one, *two], [base, base, wall, wall], strict=True)
+    ]
+    limit = f" (to stay below {subject.limit:g}x)" if subject.limit else ""
+    name = f"{subject.kernel} {subject.kind} {subject.shape}"
+    return f"{name}: plain C {base:.3f}; exact {cells[0]}{limit}, default {cells[1]}; " + (
+        f"two workers by the clock: exact {cells[2]}, default {cells[3]}"
+    )
+
+
+def demand_same_bits(bench: Bench, library: ctypes.CDLL) -> None:
+    """SystemExit unless plain C, launch and numpy twin give the same bits."""
+    bench.plain(library)()
+    plain = bench.out()
+    bench.run()
+    if not plain == bench.out() == bench.twin():
+        raise SystemExit(
+            f"{bench.launch.kernel} {bench.launch.kind}: launch, plain C and twin differ in bits"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, default=11)
-    turns = parser.parse_args().turns
+    print(f"{compiler.find().version}; medians of {TURNS}, ms of CPU time in one thread; x: times plain C")
+    print("bits of launch (exact), plain C and numpy twin: compared, the same")
     with tempfile.TemporaryDirectory() as folder:
-        plain = plain_c(Path(folder))
-        for subject in (MATVEC, MUL_MM, NORM):
-            measure(subject, plain, Path(folder), turns)
+        library = plain_c(Path(folder))
+        for subject in SUBJECTS:
+            print(measure(subject, library, Path(folder)), flush=True)
+        tiny = Bench(TINY, Build.EXACT, Path(folder))
+        (spent,) = medians_ms(time.thread_time, tiny.run, turns=500)
+        print(f"{TINY.kernel} {TINY.kind} {TINY.shape}: {1e3 * spent:.0f} us a launch")
 
 
 if __name__ == "__main__":

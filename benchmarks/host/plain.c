@@ -1,4 +1,5 @@
-// The same maths as the kernels beside this file in the same order of addition, as loops a C programmer would write.
+// The same maths as the kernels in the same order of addition, as loops a C programmer would write for one thread;
+// the arguments are those of the kernels.
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -21,25 +22,27 @@ static void scale_min(const uint8_t *s, int j, float *scale, float *minimum) {
     }
 }
 
-void matvec_q4_k(const uint8_t *weights, const float *x, float *out, int rows, int cols) {
-    int blocks = cols / 256;
+// A lane's weights of a block: four low nibbles of one group, then the high ones of the next.
+void matvec_coalesced_q4_k(const uint8_t *weights, const float *x, float *out, int rows, int cols, long row_bytes) {
     for (int row = 0; row < rows; row++) {
         float sums[32] = {0};
-        for (int b = 0; b < blocks; b++) {
-            const uint8_t *block = weights + ((long)row * blocks + b) * 144;
+        for (int b = 0; b < cols / 256; b++) {
+            const uint8_t *block = weights + row * row_bytes + b * 144;
             float d = half_at(block), dmin = half_at(block + 2);
             for (int group = 0; group < 4; group++) {
                 float s0, m0, s1, m1;
                 scale_min(block + 4, 2 * group, &s0, &m0);
                 scale_min(block + 4, 2 * group + 1, &s1, &m1);
                 float ds0 = d * s0, dm0 = dmin * m0, ds1 = d * s1, dm1 = dmin * m1;
+                const uint8_t *qs = block + 16 + 32 * group;
                 const float *xs = x + b * 256 + group * 64;
-                for (int q = 0; q < 8; q++)
-                    for (int i = 0; i < 4; i++) {
-                        unsigned byte = block[16 + group * 32 + 4 * q + i];
-                        sums[8 * group + q] += (ds0 * (float)(byte & 15) - dm0) * xs[4 * q + i];
-                        sums[8 * group + q] += (ds1 * (float)(byte >> 4) - dm1) * xs[4 * q + i + 32];
-                    }
+                float *sum = sums + 8 * group;
+                for (int i = 0; i < 4; i++)
+                    for (int q = 0; q < 8; q++)
+                        sum[q] += (ds0 * (float)(qs[4 * q + i] & 15) - dm0) * xs[4 * q + i];
+                for (int i = 0; i < 4; i++)
+                    for (int q = 0; q < 8; q++)
+                        sum[q] += (ds1 * (float)(qs[4 * q + i] >> 4) - dm1) * xs[4 * q + i + 32];
             }
         }
         for (int delta = 16; delta > 0; delta /= 2)
@@ -49,7 +52,8 @@ void matvec_q4_k(const uint8_t *weights, const float *x, float *out, int rows, i
     }
 }
 
-void mul_mm_q4_0(const uint8_t *weights, const float *x, float *out, int rows, int cols, int batch) {
+void mul_mm_reference_q4_0(const uint8_t *weights, const float *x, float *out, int rows, int cols, int batch,
+                           long row_bytes) {
     static float turned[1024 * 256], sums[4][256];  // the benchmark's shape
     for (int token = 0; token < batch; token++)
         for (int k = 0; k < cols; k++)
@@ -59,7 +63,7 @@ void mul_mm_q4_0(const uint8_t *weights, const float *x, float *out, int rows, i
         for (int b = 0; b < cols / 32; b++) {
             float w[4][32];
             for (int r = 0; r < 4; r++) {
-                const uint8_t *block = weights + ((long)(row + r) * (cols / 32) + b) * 18;
+                const uint8_t *block = weights + (row + r) * row_bytes + b * 18;
                 float d = half_at(block);
                 for (int i = 0; i < 16; i++) {
                     w[r][i] = d * (float)((block[2 + i] & 15) - 8);
@@ -78,14 +82,14 @@ void mul_mm_q4_0(const uint8_t *weights, const float *x, float *out, int rows, i
     }
 }
 
-void rmsnorm(const float *x, const float *w, float *out, int n) {
+void rmsnorm_block(const float *x, const float *weights, float *out, int n, float eps) {
     float sums[256] = {0};
     for (int i = 0; i < n; i++)
         sums[i % 256] += x[i] * x[i];
     for (int half = 128; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
             sums[i] += sums[i + half];
-    float scale = (float)(1.0 / sqrt((double)(sums[0] / (float)n + 1e-5f)));
+    float scale = (float)(1.0 / sqrt((double)(sums[0] / (float)n + eps)));
     for (int i = 0; i < n; i++)
-        out[i] = x[i] * scale * w[i];
+        out[i] = x[i] * scale * weights[i];
 }

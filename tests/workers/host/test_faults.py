@@ -38,6 +38,15 @@ BODIES = {
         "if (threadIdx.x & 1)\n out[0] = __shfl_sync(~0u, 1, 1);\n else\n out[0] = __shfl_sync(~0u, 1, 2);",
         r"divergent warp functions: line 2 .* against line 4|line 4 .* against line 2",
     ),
+    "a whole warp's shuffle against one of some lanes": (
+        "unsigned pair = 3u << (threadIdx.x & 30);\n"
+        "if (threadIdx.x & 1)\n out[0] = __shfl_sync(~0u, 1, 1);\n else\n out[0] = __shfl_sync(pair, 1, 2);",
+        r"divergent warp functions: line 5 with mask 0x00000003 against line 3 with mask 0xffffffff",
+    ),
+    "a whole warp's shuffle against a ballot": (
+        "if (threadIdx.x & 1)\n out[0] = __shfl_sync(~0u, 1, 1);\n else\n out[0] = __ballot_sync(~0u, 1);",
+        r"divergent warp functions: line (2|4) .* against line (4|2)",
+    ),
     "a trap": (
         "if (threadIdx.x == 40)\n __trap();",
         r"__trap\(\) at line 2, thread \(40,0,0\) of block \(0,0,0\)",

@@ -102,6 +102,38 @@ def test_two_halves_of_a_warp_shuffle_by_themselves(run):
     assert run(text, [], np.zeros(32, np.int32)).tolist() == [376] * 16 + [120] * 16
 
 
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("ucontext", [False, True], ids=["inline", "ucontext"])
+def test_a_row_of_shuffles_keeps_each_lanes_values_apart(run, order, ucontext):
+    text = (
+        K
+        + """(unsigned *out) {
+        unsigned v = threadIdx.x;
+        for (int i = 0; i < 100; ++i) {
+            v = 5 * v + __shfl_sync(~0u, v, threadIdx.x * 7 + i);
+            v ^= __shfl_xor_sync(~0u, v, 1 + i % 31);
+            __syncwarp();
+        }
+        out[threadIdx.x] = v;
+    }"""
+    )
+    lanes = np.arange(32)
+    want = np.arange(64, dtype=np.uint32).reshape(2, 32)
+    for i in range(100):
+        want = 5 * want + want[:, (lanes * 7 + i) % 32]
+        want = want ^ want[:, lanes ^ (1 + i % 31)]
+    got = run(text, [], np.zeros(64, np.uint32), block=64, order=order, ucontext=ucontext)
+    assert got.tolist() == want.reshape(-1).tolist()
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_a_short_warp_shuffles_by_the_full_mask_and_gets_poison_from_lanes_it_lacks(run, order):
+    text = K + "(unsigned *out) { out[threadIdx.x] = __shfl_down_sync(~0u, threadIdx.x, 2); }"
+    got = run(text, [], np.zeros(37, np.uint32), block=37, order=order)
+    poison = 0x7FC0DEAD
+    assert got.tolist() == [*range(2, 32), 30, 31, 34, 35, 36, poison, poison]
+
+
 def test_a_lane_outside_the_mask_gives_poison(run):
     text = K + "(unsigned *out) { if (threadIdx.x < 2) out[threadIdx.x] = __shfl_down_sync(3u, 7u, 1); }"
     assert run(text, [], np.zeros(2, np.uint32)).tolist() == [7, 0x7FC0DEAD]

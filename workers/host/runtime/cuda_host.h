@@ -8,7 +8,8 @@
 #define __device__
 #define __host__
 #define __constant__
-#define __shared__ static thread_local __attribute__((aligned(16)))  // text reads float arrays as float4
+// Aligned since text reads float arrays as float4; used, lest a compiler that sees all accesses keep it in registers.
+#define __shared__ static thread_local __attribute__((aligned(16), used))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
@@ -49,8 +50,8 @@ inline float3 make_float3(float x, float y, float z) { return {x, y, z}; }
 #define gridDim (__host_self()->block->grid_dim)
 #define warpSize 32
 
-inline void __syncthreads(int line = __builtin_LINE()) { __host_barrier(line); }
-inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE()) { __host_ballot(mask, 0, line); }
+__forceinline__ void __syncthreads(int line = __builtin_LINE()) { __host_barrier(line); }
+__forceinline__ void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE()) { __host_shuffle(mask, 0, 0, line); }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 [[noreturn]] inline void __trap(int line = __builtin_LINE()) { __host_trap("__trap()", line); }
@@ -60,7 +61,7 @@ inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // ---- warp functions ----------------------------------------------------------------------------------------
 
-template <class T> inline T __host_shuffle_as(unsigned mask, T value, unsigned source, int line) {
+template <class T> __forceinline__ T __host_shuffle_as(unsigned mask, T value, unsigned source, int line) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle moves 4 or 8 bytes");
   unsigned words[sizeof(T) / 4];
   __builtin_memcpy(words, &value, sizeof(T));
@@ -69,22 +70,22 @@ template <class T> inline T __host_shuffle_as(unsigned mask, T value, unsigned s
   return value;
 }
 template <class T>
-inline T __shfl_sync(unsigned mask, T value, int source, int width = 32, int line = __builtin_LINE()) {
+__forceinline__ T __shfl_sync(unsigned mask, T value, int source, int width = 32, int line = __builtin_LINE()) {
   unsigned base = __host_self()->lane & ~(width - 1u);
   return __host_shuffle_as(mask, value, base | (source & (width - 1u)), line);
 }
 template <class T>
-inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, int line = __builtin_LINE()) {
+__forceinline__ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, int line = __builtin_LINE()) {
   unsigned lane = __host_self()->lane, inside = (lane & (width - 1u)) + delta;
   return __host_shuffle_as(mask, value, inside < (unsigned)width ? lane + delta : lane, line);
 }
 template <class T>
-inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, int line = __builtin_LINE()) {
+__forceinline__ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, int line = __builtin_LINE()) {
   unsigned lane = __host_self()->lane, inside = lane & (width - 1u);
   return __host_shuffle_as(mask, value, inside >= delta ? lane - delta : lane, line);
 }
 template <class T>
-inline T __shfl_xor_sync(unsigned mask, T value, int flip, int width = 32, int line = __builtin_LINE()) {
+__forceinline__ T __shfl_xor_sync(unsigned mask, T value, int flip, int width = 32, int line = __builtin_LINE()) {
   unsigned lane = __host_self()->lane, source = lane ^ flip, end = (lane & ~(width - 1u)) + width;
   return __host_shuffle_as(mask, value, source < end ? source : lane, line);
 }
@@ -194,11 +195,7 @@ inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
 
 // The value of an IEEE half given by its bits: exact, subnormals and infinities included; a NaN stays one.
 inline float __host_half_to_float(unsigned short bits) {
-#if defined(__clang__) && (defined(__F16C__) || defined(__aarch64__))
-  _Float16 half;
-  __builtin_memcpy(&half, &bits, sizeof(half));
-  return (float)half;
-#elif defined(__F16C__)
+#if defined(__F16C__)
   typedef short halves __attribute__((vector_size(16)));
   return __builtin_ia32_vcvtph2ps((halves){(short)bits})[0];
 #elif defined(__aarch64__)

@@ -12,21 +12,6 @@
 #include <string.h>
 #include <ucontext.h>
 
-struct __host_warp {
-  unsigned runnable;     // lanes that may run now
-  unsigned fresh;        // … of which never started
-  unsigned left;         // lanes that have returned
-  unsigned exist;        // a block's last warp may be short
-  unsigned converging;   // lanes waiting in a warp function
-  unsigned at_barrier;   // lanes waiting at the block's barrier
-  int barrier_line;
-  unsigned first;        // the linear index of lane 0
-  unsigned value[32], result[32];
-  unsigned char source[32];
-  unsigned long long key[32];  // line and mask of the warp function a lane waits in
-  __host_thread *thread[32];
-};
-
 // What Python fills in and reads back; workers/host/module.py has the same fields.
 struct Report {
   int kind;  // 0 well, 1 a fault at `address`, 2 a rule of CUDA broken
@@ -55,7 +40,7 @@ const int SIGNAL_COUNT = sizeof(SIGNALS) / sizeof(SIGNALS[0]);
 struct Worker : __host_block {
   Launch *launch;
   Stacks *stacks;
-  void *scheduler;
+  __host_context scheduler;
   __host_warp warps[32];
   unsigned warp_count, threads;
   __host_thread *free_threads[1024];

@@ -1,14 +1,11 @@
-// Stacks for fibers, and the switch from one to another: assembly on x86-64, ucontext elsewhere or by choice.
+// Stacks for fibers, and what a switch from one to another needs: nothing on x86-64, ucontext elsewhere or by choice.
 #pragma once
 
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#if !defined(__x86_64__) && !defined(FARM_UCONTEXT)
-#define FARM_UCONTEXT 1
-#endif
-#ifdef FARM_UCONTEXT
+#ifndef HOST_INLINE_SWITCH
 #include <ucontext.h>
 #endif
 
@@ -76,60 +73,36 @@ inline bool ready(Stacks &stacks, unsigned threads) {
   return true;
 }
 
-#ifdef FARM_UCONTEXT
+#ifdef HOST_INLINE_SWITCH
+
+// A new stack begins as if `body` had just been called.
+inline void prepare(__host_thread *thread, void (*body)()) {
+  void **top = (void **)thread - 1;
+  *top = nullptr;
+  thread->sp = top;
+  thread->ip = (void *)body;
+}
+
+#define scheduler_record(context) (void)(context)
+
+#else
 
 static_assert(sizeof(ucontext_t) <= CONTEXT_BYTES, "the record of the switch has its room");
 
-// `save` already holds the address of the caller's own ucontext_t.
-inline void switch_context(void **save, void *to) { swapcontext((ucontext_t *)*save, (ucontext_t *)to); }
+extern "C" void __host_switch(__host_context *from, __host_context *to) {
+  swapcontext((ucontext_t *)from->record, (ucontext_t *)to->record);
+}
 
-inline void *prepare(__host_thread *thread, void (*body)()) {
+inline void prepare(__host_thread *thread, void (*body)()) {
   ucontext_t *context = (ucontext_t *)region_of((unsigned long)thread);
   getcontext(context);
   context->uc_stack.ss_sp = stack_floor(thread);
   context->uc_stack.ss_size = (char *)thread - stack_floor(thread);
   context->uc_link = nullptr;
   makecontext(context, body, 0);
-  return context;
+  thread->record = context;
 }
 
-#define scheduler_context(slot) ucontext_t scheduler_record; *(slot) = &scheduler_record
-
-#else
-
-extern "C" void __host_switch(void **save, void *to);
-__asm__(R"(
-  .text
-  .hidden __host_switch
-  .type __host_switch, @function
-__host_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-  .size __host_switch, .-__host_switch
-)");
-
-inline void switch_context(void **save, void *to) { __host_switch(save, to); }
-
-// A new stack looks like one that was switched away from: six registers of any value, and where to return to.
-inline void *prepare(__host_thread *thread, void (*body)()) {
-  void **top = (void **)thread - 2;
-  *top = (void *)body;
-  return top - 6;
-}
-
-#define scheduler_context(slot) (void)(slot)
+#define scheduler_record(context) ucontext_t record_of_scheduler; (context)->record = &record_of_scheduler
 
 #endif

@@ -19,14 +19,16 @@ namespace {
 
 const unsigned POISON = 0x7fc0dead;  // as float NaN, as index out of every buffer
 
+#define DIVERGED "divergent warp functions: line %d with mask 0x%08x against line %d with mask 0x%08x"
+
 thread_local unsigned anchor;  // leads to the module's TLS segment, which is its static shared memory
 
 // ---- switching ---------------------------------------------------------------------------------------------
 
 [[noreturn]] void thread_main();
 
-inline unsigned next_lane(const Worker &worker, const __host_warp &warp) {
-  return worker.launch->descending ? 31 - __builtin_clz(warp.runnable) : __builtin_ctz(warp.runnable);
+inline unsigned next_lane(const __host_warp &warp) {
+  return warp.descending ? 31 - __builtin_clz(warp.runnable) : __builtin_ctz(warp.runnable);
 }
 
 inline void begin(Worker &worker, __host_warp &warp, __host_thread *thread, unsigned lane) {
@@ -39,20 +41,16 @@ inline void begin(Worker &worker, __host_warp &warp, __host_thread *thread, unsi
 }
 
 // Where to go on in this warp: a lane, or the block's scheduler when none can run.
-inline void *next_context(Worker &worker, __host_warp &warp) {
-  if (!warp.runnable) return worker.scheduler;
-  unsigned lane = next_lane(worker, warp);
+inline __host_context *next_context(Worker &worker, __host_warp &warp) {
+  if (!warp.runnable) return &worker.scheduler;
+  unsigned lane = next_lane(warp);
   if (warp.fresh >> lane & 1) {
     __host_thread *thread = worker.free_threads[--worker.free_count];
     thread->block = &worker;
-    thread->context = prepare(thread, thread_main);
+    prepare(thread, thread_main);
     begin(worker, warp, thread, lane);
   }
-  return warp.thread[lane]->context;
-}
-
-inline void block_until_runnable(__host_thread *self) {
-  switch_context(&self->context, next_context(worker_of(self), *self->warp));
+  return warp.thread[lane];
 }
 
 // The body of every fiber. A thread that returns hands its stack to the next one that hasn't begun.
@@ -66,15 +64,15 @@ inline void block_until_runnable(__host_thread *self) {
     warp.left |= bit;
     warp.runnable &= ~bit;
     if (warp.runnable) {
-      unsigned lane = next_lane(worker, warp);
+      unsigned lane = next_lane(warp);
       if (warp.fresh >> lane & 1) {
         begin(worker, warp, self, lane);
         continue;
       }
     }
-    void *to = next_context(worker, warp);
+    __host_context *to = next_context(worker, warp);
     worker.free_threads[worker.free_count++] = self;
-    switch_context(&self->context, to);
+    __host_switch(self, to);
   }
 }
 
@@ -87,19 +85,18 @@ template <class Finish> inline void converge(__host_thread *self, unsigned mask,
   warp.key[self->lane] = key;
   warp.converging |= bit;
   unsigned here = warp.converging & mask;
+  if (warp.met & mask) fail(worker_of(self), 2, self, DIVERGED, warp.met_line, warp.exist, line, mask);
   if (!(mask & bit))
     fail(worker_of(self), 2, self, "line %d: mask 0x%08x does not name the calling lane %u", line, mask, self->lane);
   unsigned long long other = warp.key[__builtin_ctz(here)];
   if (other != key)
-    fail(worker_of(self), 2, self, "divergent warp functions: line %d with mask 0x%08x against line %d with mask 0x%08x",
-         (int)(other >> 32), (unsigned)other, line, mask);
+    fail(worker_of(self), 2, self, DIVERGED, (int)(other >> 32), (unsigned)other, line, mask);
   if (here == mask) {
     warp.converging &= ~mask;
     finish(warp, mask);
     warp.runnable |= mask;
   } else {
-    warp.runnable &= ~bit;
-    block_until_runnable(self);
+    __host_wait(self, &warp, bit);
   }
 }
 
@@ -113,12 +110,16 @@ bool release(Worker &worker) {
     __host_warp &warp = worker.warps[i];
     left += __builtin_popcount(warp.left);
     waiting += __builtin_popcount(warp.at_barrier);
-    if (!warp.converging) continue;
-    unsigned lane = __builtin_ctz(warp.converging), mask = (unsigned)warp.key[lane];
+    if (!(warp.converging | warp.met)) continue;
+    unsigned lane = __builtin_ctz(warp.converging ? warp.converging : warp.met);
+    unsigned long long key = warp.converging ? warp.key[lane] : (unsigned long long)warp.met_line << 32 | warp.exist;
+    unsigned mask = (unsigned)key;
+    if (warp.converging && mask & warp.met)
+      fail(worker, 2, nullptr, DIVERGED, (int)(key >> 32), mask, warp.met_line, warp.exist);
     fail(worker, 2, nullptr, mask & warp.left
              ? "line %d: mask 0x%08x of a warp function names lanes that have left (left: 0x%08x), warp %u"
              : "line %d: mask 0x%08x of a warp function names lanes that never come (at a barrier: 0x%08x), warp %u",
-         (int)(warp.key[lane] >> 32), mask, mask & warp.left ? warp.left : warp.at_barrier, i);
+         (int)(key >> 32), mask, mask & warp.left ? warp.left : warp.at_barrier, i);
   }
   if (left == worker.threads) return false;
   for (unsigned i = 0; i < worker.warp_count; i++) {
@@ -143,13 +144,16 @@ void run_block(Worker &worker) {
     __host_warp &warp = worker.warps[i];
     unsigned lanes = worker.threads - 32 * i;
     warp.exist = warp.runnable = warp.fresh = lanes < 32 ? (1u << lanes) - 1 : ~0u;
-    warp.left = warp.converging = warp.at_barrier = 0;
+    warp.left = warp.converging = warp.at_barrier = warp.met = 0;
     warp.first = 32 * i;
+    warp.descending = worker.launch->descending;
+    if (~warp.exist)  // what a lane that doesn't exist holds is undefined
+      for (unsigned lane = 0; lane < 32; lane++) warp.value[0][lane] = warp.value[1][lane] = POISON;
   }
   do {
     for (unsigned i = 0; i < worker.warp_count; i++) {
       __host_warp &warp = worker.warps[worker.launch->descending ? worker.warp_count - 1 - i : i];
-      if (warp.runnable) switch_context(&worker.scheduler, next_context(worker, warp));
+      if (warp.runnable) __host_switch(&worker.scheduler, next_context(worker, warp));
     }
   } while (release(worker));
 }
@@ -214,7 +218,7 @@ void *run_worker(void *argument) {
   worker.dynamic_shared = job.stacks->shared_end - (launch.dynamic_bytes + 15) / 16 * 16;
   worker.free_count = worker.threads;
   for (unsigned i = 0; i < worker.threads; i++) worker.free_threads[i] = record_of(*job.stacks, worker.threads - 1 - i);
-  scheduler_context(&worker.scheduler);
+  scheduler_record(&worker.scheduler);
   stack_t alternate = {}, before;
   alternate.ss_sp = job.stacks->signal_stack;
   alternate.ss_size = SIGNAL_STACK_BYTES;
@@ -234,45 +238,47 @@ void *run_worker(void *argument) {
 
 extern "C" {
 
-void __host_barrier(int line) {
+__host_context *__host_next(__host_warp *warp) { return next_context(worker_of(__host_self()), *warp); }
+
+void __host_barriers_differ(int line) {
   __host_thread *self = __host_self();
-  __host_warp &warp = *self->warp;
-  if (warp.at_barrier && warp.barrier_line != line)
-    fail(worker_of(self), 2, self, "divergent barriers: line %d and line %d", warp.barrier_line, line);
-  warp.barrier_line = line;
-  warp.at_barrier |= 1u << self->lane;
-  warp.runnable &= ~(1u << self->lane);
-  block_until_runnable(self);
+  fail(worker_of(self), 2, self, "divergent barriers: line %d and line %d", self->warp->barrier_line, line);
 }
 
-unsigned __host_shuffle(unsigned mask, unsigned value, unsigned source, int line) {
+void __host_diverged(int line) {
+  __host_thread *self = __host_self();
+  __host_warp &warp = *self->warp;
+  fail(worker_of(self), 2, self, DIVERGED, warp.met_line, warp.exist, line, warp.exist);
+}
+
+unsigned __host_shuffle_some(unsigned mask, unsigned value, unsigned source, int line) {
   __host_thread *self = __host_self();
   __host_warp &warp = *self->warp;
   unsigned lane = self->lane;
-  warp.value[lane] = value;
-  warp.source[lane] = source & 31;
+  warp.part_value[lane] = value;
+  warp.part_source[lane] = source & 31;
   converge(self, mask, line, [](__host_warp &warp, unsigned mask) {
     if (mask == ~0u)
-      for (unsigned i = 0; i < 32; i++) warp.result[i] = warp.value[warp.source[i]];
+      for (unsigned i = 0; i < 32; i++) warp.part_result[i] = warp.part_value[warp.part_source[i]];
     else  // what a lane outside the mask holds is undefined
       for (unsigned i = 0; i < 32; i++)
-        if (mask >> i & 1) warp.result[i] = mask >> warp.source[i] & 1 ? warp.value[warp.source[i]] : POISON;
+        if (mask >> i & 1) warp.part_result[i] = mask >> warp.part_source[i] & 1 ? warp.part_value[warp.part_source[i]] : POISON;
   });
-  return warp.result[lane];
+  return warp.part_result[lane];
 }
 
 unsigned __host_ballot(unsigned mask, int predicate, int line) {
   __host_thread *self = __host_self();
   __host_warp &warp = *self->warp;
   unsigned lane = self->lane;
-  warp.value[lane] = predicate != 0;
+  warp.part_value[lane] = predicate != 0;
   converge(self, mask, line, [](__host_warp &warp, unsigned mask) {
     unsigned votes = 0;
-    for (unsigned i = 0; i < 32; i++) votes |= (mask >> i & warp.value[i] & 1) << i;
+    for (unsigned i = 0; i < 32; i++) votes |= (mask >> i & warp.part_value[i] & 1) << i;
     for (unsigned i = 0; i < 32; i++)
-      if (mask >> i & 1) warp.result[i] = votes;
+      if (mask >> i & 1) warp.part_result[i] = votes;
   });
-  return warp.result[lane];
+  return warp.part_result[lane];
 }
 
 void __host_trap(const char *what, int line) {

@@ -12,14 +12,41 @@ struct dim3 { unsigned x, y, z; };
 #define HOST_COLOURS 32ul
 #define HOST_COLOUR_BYTES (4096ul + 128ul)
 
-struct __host_warp;
+// Where a fiber goes on. On x86-64 the switch is part of the text: whoever switches keeps what it needs on its own
+// stack, so that four registers are all there is to exchange.
+#if defined(__x86_64__) && !defined(FARM_UCONTEXT)
+#define HOST_INLINE_SWITCH 1
+struct __host_context { void *sp, *ip, *bp, *bx; };
+#else
+struct __host_context { void *record; };  // the ucontext_t of the portable switch
+#endif
+
+struct __host_thread;
+struct __host_warp {
+  unsigned runnable;     // lanes that may run now
+  unsigned fresh;        // ... of which never started
+  unsigned exist;        // a block's last warp may be short
+  unsigned descending;   // the order in which lanes take turns
+  unsigned met;          // lanes waiting in a shuffle of the whole warp
+  int met_line;
+  unsigned turn;         // counts those shuffles: a lane may be one ahead of the others, never two
+  unsigned at_barrier;   // lanes waiting at the block's barrier
+  int barrier_line;
+  unsigned value[2][32];
+  __host_thread *thread[32];
+  unsigned left;         // lanes that have returned
+  unsigned converging;   // lanes waiting in a warp function of some lanes
+  unsigned first;        // the linear index of lane 0
+  unsigned part_value[32], part_result[32];
+  unsigned char part_source[32];
+  unsigned long long key[32];  // line and mask of the warp function of some lanes a lane waits in
+};
 struct __host_block { dim3 grid_dim, block_dim, block_index; void *dynamic_shared; };
-struct __attribute__((aligned(64))) __host_thread {
+struct __attribute__((aligned(64))) __host_thread : __host_context {
   uint3 index;
   unsigned lane;
   __host_warp *warp;
   __host_block *block;
-  void *context;  // the saved stack pointer, or the ucontext_t of the portable switch
 };
 
 inline __host_thread *__host_self() {
@@ -37,9 +64,99 @@ inline __host_thread *__host_self() {
 }
 
 extern "C" {
-void __host_barrier(int line);
-unsigned __host_shuffle(unsigned mask, unsigned value, unsigned source, int line);
+__host_context *__host_next(__host_warp *warp);
+unsigned __host_shuffle_some(unsigned mask, unsigned value, unsigned source, int line);
 unsigned __host_ballot(unsigned mask, int predicate, int line);
+[[noreturn]] void __host_diverged(int line);
+[[noreturn]] void __host_barriers_differ(int line);
 [[noreturn]] void __host_trap(const char *what, int line);
 float __host_expf(float x);
+}
+
+// ---- switching ---------------------------------------------------------------------------------------------
+
+#ifdef HOST_INLINE_SWITCH
+
+#ifdef __AVX512F__
+#define HOST_MORE_REGISTERS "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", \
+  "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k1", "k2", "k3", "k4", "k5", "k6", "k7",
+#else
+#define HOST_MORE_REGISTERS
+#endif
+
+// rbp and rbx are exchanged and not named as lost: a compiler may need them for its frame.
+inline __attribute__((always_inline)) void __host_switch(__host_context *from, __host_context *to) {
+  __asm__ volatile(
+      "leaq 1f(%%rip), %%rax\n\t"
+      "movq %%rsp, (%0)\n\t"
+      "movq %%rax, 8(%0)\n\t"
+      "movq %%rbp, 16(%0)\n\t"
+      "movq %%rbx, 24(%0)\n\t"
+      "movq (%1), %%rsp\n\t"
+      "movq 16(%1), %%rbp\n\t"
+      "movq 24(%1), %%rbx\n\t"
+      "jmpq *8(%1)\n"
+      "1:"
+      : "+D"(from), "+S"(to)
+      :
+      : "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1", "xmm2", "xmm3",
+        "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15",
+        HOST_MORE_REGISTERS "memory", "cc");
+}
+
+#else
+
+extern "C" void __host_switch(__host_context *from, __host_context *to);
+
+#endif
+
+// Gives the turn to the first runnable lane of the warp, until somebody makes this one runnable again. It mostly is
+// the lane beside this one: that is tried apart, since a processor then foresees the branch and needn't wait for the
+// masks before it reads where to go.
+inline __attribute__((always_inline)) void __host_wait(__host_thread *self, __host_warp *warp, unsigned bit) {
+  unsigned runnable = warp->runnable & ~bit, begun = runnable & ~warp->fresh, up = bit << 1, down = bit >> 1;
+  warp->runnable = runnable;
+  __host_context *to;
+  if (!warp->descending && begun & up && !(runnable & (up - 1)))
+    to = warp->thread[self->lane + 1];
+  else if (warp->descending && begun & down && runnable < bit)
+    to = warp->thread[self->lane - 1];
+  else
+    to = __host_next(warp);
+  __host_switch(self, to);
+}
+
+inline __attribute__((always_inline)) void __host_barrier(int line) {
+  __host_thread *self = __host_self();
+  __host_warp *warp = self->warp;
+  unsigned bit = 1u << self->lane, waiting = warp->at_barrier;
+  if (__builtin_expect(waiting && warp->barrier_line != line, 0)) __host_barriers_differ(line);
+  warp->barrier_line = line;
+  warp->at_barrier = waiting | bit;
+  __host_wait(self, warp, bit);
+}
+
+// The whole warp's shuffle: each lane leaves its value and waits; the last to come sets all free and goes on.
+inline __attribute__((always_inline)) unsigned __host_shuffle(unsigned mask, unsigned value, unsigned source, int line) {
+  __host_thread *self = __host_self();
+  __host_warp *warp = self->warp;
+  unsigned exist = warp->exist, met = warp->met, bit = 1u << self->lane;
+  if (__builtin_expect((mask & exist) != exist, 0)) return __host_shuffle_some(mask, value, source, line);
+  if (!met)
+    warp->met_line = line;
+  else if (__builtin_expect(warp->met_line != line, 0))
+    __host_diverged(line);
+  unsigned *values = warp->value[warp->turn & 1];
+  const unsigned *result = values + (source & 31);
+  values[self->lane] = value;
+  met |= bit;
+  if (met == exist) {
+    warp->met = 0;
+    warp->turn++;
+    warp->runnable = exist;
+  } else {
+    warp->met = met;
+    __host_wait(self, warp, bit);
+  }
+  return *result;
 }
