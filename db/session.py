@@ -130,13 +130,18 @@ def insert_new(s: Session, table: sa.Table, rows: Sequence[dict[str, Any]]) -> N
 
 
 def _opened(address: sa.URL) -> Database:
-    database = Database(_engine(address), address.render_as_string(hide_password=True))
+    database = Database(_engine(address), shown(address))
     try:
         _bring_to_head(database)
     except BaseException:
         database.close()
         raise
     return database
+
+
+def shown(url: sa.URL | str) -> str:
+    """A database's address as it may be printed: without its password."""
+    return sa.make_url(url).render_as_string(hide_password=True)
 
 
 def _parse(url: str) -> sa.URL:

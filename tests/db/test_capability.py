@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from kernels.errors import UsageError
 from kernels.model import Build, Evidence, Verdict
 from tests.db.making import BOARD, Farm, case, comparison, line
 
+UPDATED = replace(BOARD, fingerprint=(("compiler", "g++ 14"),))
 KEY = CellKey("cpu-0", "host", "matvec", "block", "Q4_K", "exact", "5" * 64)
 
 
@@ -190,25 +192,59 @@ made_lines = st.lists(
         of=st.sampled_from([case(1), case(2), case(1, build=Build.DEFAULT)]),
         verdict=st.sampled_from(list(Verdict)),
         finished_us=st.integers(2, 6),
+        device=st.sampled_from([BOARD, UPDATED]),
     ),
+    min_size=1,
     max_size=8,
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def finding_of(made: Evidence) -> Finding:
+    """A finding straight from a line, past the database."""
+    figures = vars(made.comparison) if made.comparison else {}
+    names = ("bound_ratio", "relative_ratio", "nmse", "bit_exact", "twin_agrees")
+    return finding(
+        made.verdict,
+        made.case_id,
+        made.finished_us,
+        key=evidence.key_of(made),
+        evidence_id=made.evidence_id,
+        fingerprint_digest=made.device.fingerprint_digest,
+        reason=made.reason,
+        positions=figures.get("positions", 0),
+        **{name: figures.get(name) for name in names},
+    )
+
+
+def expected(made: Sequence[Evidence]) -> list[capability.Capability]:
+    """The pure fold over everything, cell by cell."""
+    keys = sorted({evidence.key_of(sent) for sent in made})
+    return [folded(*(finding_of(sent) for sent in made if evidence.key_of(sent) == key)) for key in keys]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made_lines, st.integers(1, 8))
-def test_folding_line_by_line_equals_rebuilding(tmp_path: Path, made: list[Evidence], batch: int) -> None:
+def test_folding_as_lines_come_equals_rebuilding(tmp_path: Path, made: list[Evidence], batch: int) -> None:
     path = tmp_path / "farm.db"
     path.unlink(missing_ok=True)
     database = open_database(f"sqlite:///{path}")
     for start in range(0, len(made), batch):
         with database.writing() as s:
-            evidence.import_lines(s, made[start : start + batch], 9)
+            # The later batches claim to be stored earlier: the time of arrival must not matter.
+            evidence.import_lines(s, made[start : start + batch], 100 - start)
     with database.writing() as s:
         grown = capability.cells(s)
         assert capability.rebuild(s) == len(grown)
-        assert capability.cells(s) == grown
+        assert list(capability.cells(s)) == list(grown) == sorted(expected(made), key=lambda cell: cell.key)
     database.close()
+
+
+def test_folding_one_cell_leaves_its_neighbours_alone(farm: Farm) -> None:
+    farm.complete(line(case(1)), line(case(1, kernel="coalesced"), Verdict.FAIL))
+    farm.complete(line(case(1), finished_us=30))
+    with farm.database.reading() as s:
+        found = {cell.key.kernel: (cell.verdict, cell.last_run_us) for cell in capability.cells(s)}
+    assert found == {"block": (Verdict.PASS, 30), "coalesced": (Verdict.FAIL, 10)}
 
 
 def test_one_row_a_cell(farm: Farm) -> None:

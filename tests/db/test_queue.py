@@ -192,6 +192,8 @@ def test_a_late_line_is_kept_and_linked_but_not_folded_over_a_verdict(farm: Farm
         stored = evidence.get(s, late.evidence_id)
         assert stored is not None
         assert (stored.attempt_id, stored.folded) == (first.attempt_id, False)
+    with farm.database.writing() as s:
+        capability.rebuild(s)
         assert capability.cells(s)[0].verdict is Verdict.FAIL
 
 
@@ -203,7 +205,8 @@ def test_a_late_line_is_not_folded_over_lost(farm: Farm) -> None:
     lost_until_spent(farm)
     (late,) = farm.complete(answer(first, finished_us=999))
     assert not late.decided
-    with farm.database.reading() as s:
+    with farm.database.writing() as s:
+        capability.rebuild(s)
         assert capability.cells(s)[0].verdict is Verdict.LOST
 
 

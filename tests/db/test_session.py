@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from db import tables
-from db.session import Database, known_revisions, open_database, open_existing
+from db.session import Database, known_revisions, open_database, open_existing, shown
 from kernels.errors import FarmError, UsageError
 from tests.db.making import open_and_count
 
@@ -140,7 +140,11 @@ def test_a_wrong_url_is_refused(url: str) -> None:
         open_database(url)
 
 
-def test_a_password_is_not_printed() -> None:
+def test_an_address_is_shown_without_its_password() -> None:
+    assert shown("postgresql://user:secret@host/farm") == "postgresql://user:***@host/farm"
+
+
+def test_a_password_is_not_in_an_error() -> None:
     with pytest.raises(FarmError) as error:
         open_database("postgresql://user:secret@127.0.0.1:1/farm?connect_timeout=1")
     assert "secret" not in one_line(error)
