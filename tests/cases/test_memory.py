@@ -53,6 +53,17 @@ def test_case_03_last_partial_block_reads_past_the_end(run: RunCase, kernel: str
     assert " bytes past the end of buffer 'weights'" in line.reason
 
 
+@pytest.mark.parametrize("rows", MOD_4)
+def test_case_03_last_field_read_as_a_word_is_seen_at_the_end_alone(run: RunCase, rows: int) -> None:
+    """Four bytes where the last block's float16 has two: right numbers wherever something lies behind."""
+    word = "half_bits_to_float((unsigned short)*(volatile const unsigned int *)(block + AT_D))"
+    wrong = Wrong("a word for d", "matvec/coalesced", "Q6_K", (("half_at(block + AT_D)", word),))
+    assert found(run(linear_case("matvec/coalesced", "Q6_K", rows, 3), wrong)) == (Verdict.PASS, rows)
+    line = run(at_the_end("matvec/coalesced", "Q6_K", rows), wrong)
+    assert line.verdict is Verdict.CRASH
+    assert "0 bytes past the end of buffer 'weights'" in line.reason
+
+
 def padded(case: Case) -> Case:
     """One block's bytes of 0xFF behind every row, one block of NaN behind the activations."""
     kind = registry.kind(case.kinds[0])
