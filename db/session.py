@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -80,11 +80,10 @@ class Database:
     def _begin(self, writes: bool) -> Session:
         snapshot = {} if writes or self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
         s = self.engine.connect().execution_options(farm_writes=writes, **snapshot)
-        try:
+        with ExitStack() as undo:
+            undo.callback(s.close)
             s.begin()
-        except BaseException:
-            s.close()
-            raise
+            undo.pop_all()
         return s
 
     @contextmanager
@@ -131,11 +130,10 @@ def insert_new(s: Session, table: sa.Table, rows: Sequence[dict[str, Any]]) -> N
 
 def _opened(address: sa.URL) -> Database:
     database = Database(_engine(address), shown(address))
-    try:
+    with ExitStack() as undo:
+        undo.callback(database.close)
         _bring_to_head(database)
-    except BaseException:
-        database.close()
-        raise
+        undo.pop_all()
     return database
 
 
