@@ -26,7 +26,7 @@ from workers.state import compile_cache
 
 FAKES = Path(__file__).parent / "fakes"
 MOODY = Path(__file__).parents[1] / "workers" / "fakes"
-LONG_S, SHORT_S = 60.0, 1.0
+LONG_S, SHORT_S = 60.0, 2.0
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def test_case_14_hung_kernel_is_timed_out_and_the_next_case_passes(run: RunCase,
     after = ask(slot, linear_case("matvec/block", "Q4_0", 10, 3), "wanton")
     assert found(before) == (Verdict.PASS, 9)
     assert found(hung) == (Verdict.TIMEOUT, 0)
-    assert hung.reason == "outlived its deadline of 1 s in phase launch and was killed"
-    assert SHORT_S <= (hung.finished_us - hung.started_us) / 1e6 < 15
+    assert hung.reason == "outlived its deadline of 2 s in phase launch and was killed"
+    assert SHORT_S <= (hung.finished_us - hung.started_us) / 1e6 < 30
     assert found(after) == (Verdict.PASS, 10)
 
 
