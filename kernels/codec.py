@@ -8,6 +8,7 @@ import json
 import math
 import types
 import typing
+from collections.abc import Callable
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
@@ -35,7 +36,8 @@ def encode(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _encode_field(value, f.name) for f in dataclasses.fields(value)}
+        names = _field_encoders(type(value))
+        return {name: encode_field(getattr(value, name)) for name, encode_field in names}
     if isinstance(value, (list, tuple)):
         return [encode(item) for item in value]
     if isinstance(value, dict):
@@ -43,10 +45,12 @@ def encode(value: Any) -> Any:
     return value
 
 
-def _encode_field(value: Any, name: str) -> Any:
-    cls: type = type(value)
-    hint, item = _hints(cls)[name], getattr(value, name)
-    return tagged(item) if _tagged_members(hint) else encode(item)
+@cache
+def _field_encoders(cls: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """A class's fields, each with what encodes it: `tagged` for a union of dataclasses."""
+    hints = _hints(cls)
+    names = [field.name for field in dataclasses.fields(cls)]
+    return tuple((name, tagged if _tagged_members(hints[name]) else encode) for name in names)
 
 
 def tagged(value: Any) -> Any:
