@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 STT_TLS, SHT_SYMTAB = 6, 2
-RUNTIME_SYMBOL = "anchor"  # the scheduler's own, in an unnamed namespace
+RUNTIME_SYMBOL = "farm_band_"  # the bands around the shared memory are the scheduler's own
 
 
 def sizes(path: Path) -> dict[str, int]:

@@ -74,6 +74,18 @@ BODIES = {
         "extern __shared__ int s[]; s[64 + threadIdx.x] = 1;",
         r"wild access: 0 bytes past the end of the 256 bytes of dynamic shared memory, thread \(0,0,0\)",
     ),
+    "one element past static shared memory": (
+        "__shared__ float s[64];\n volatile float *p = s; p[threadIdx.x + 1] = 1;",
+        r"wrote past its shared memory: 0 bytes past the end of what is static, block \(0,0,0\)",
+    ),
+    "far past static shared memory": (
+        "__shared__ float s[64];\n volatile float *p = s; p[64 + 1000] = 1;",
+        r"wrote past its shared memory: 4000 bytes past the end",
+    ),
+    "before static shared memory": (
+        "__shared__ float s[64];\n volatile float *p = s; p[-2] = 1;",
+        r"wrote past its shared memory: 8 bytes before the start",
+    ),
     "endless recursion": (
         "struct R { static int f(volatile int *p) { int x = f(p); return x + *p; } }; out[0] = R::f(out);",
         r"stack overflow: local arrays and calls take more than \d+ bytes, thread \(0,0,0\)",

@@ -11,7 +11,6 @@
 #include "faults.h"
 
 #include <fenv.h>
-#include <link.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -21,7 +20,11 @@ const unsigned POISON = 0x7fc0dead;  // as float NaN, as index out of every buff
 
 #define DIVERGED "divergent warp functions: line %d with mask 0x%08x against line %d with mask 0x%08x"
 
-thread_local unsigned anchor;  // leads to the module's TLS segment, which is its static shared memory
+// The module's TLS segment is its static shared memory, between two bands that are looked at after each block: what
+// is initialized comes first in a segment, and this object is linked behind the text's.
+const unsigned BAND_WORDS = 1024;
+thread_local unsigned farm_band_before[BAND_WORDS] = {1};
+thread_local unsigned farm_band_behind[BAND_WORDS];
 
 // ---- switching ---------------------------------------------------------------------------------------------
 
@@ -158,22 +161,13 @@ void run_block(Worker &worker) {
   } while (release(worker));
 }
 
-struct Segment { const void *inside; void *start; size_t bytes; };
+struct Shared { unsigned *before, *start, *behind; };
 
-int find_segment(struct dl_phdr_info *info, size_t, void *argument) {
-  Segment *segment = static_cast<Segment *>(argument);
-  bool ours = false;
-  const ElfW(Phdr) *tls = nullptr;
-  for (int i = 0; i < info->dlpi_phnum; i++) {
-    const ElfW(Phdr) &header = info->dlpi_phdr[i];
-    size_t offset = (size_t)segment->inside - (info->dlpi_addr + header.p_vaddr);
-    if (header.p_type == PT_LOAD && offset < header.p_memsz) ours = true;
-    if (header.p_type == PT_TLS) tls = &header;
-  }
-  if (!ours || !tls) return ours;
-  segment->start = info->dlpi_tls_data;
-  segment->bytes = tls->p_memsz;
-  return 1;
+// Touching it allocates the segment. The compiler must not know whose addresses these are: the text writes there.
+Shared shared_memory() {
+  Shared shared = {farm_band_before, farm_band_before + BAND_WORDS, farm_band_behind};
+  __asm__ volatile("" : "+r"(shared.before), "+r"(shared.start), "+r"(shared.behind) : : "memory");
+  return shared;
 }
 
 void poison(void *start, size_t bytes) {
@@ -181,12 +175,28 @@ void poison(void *start, size_t bytes) {
   for (size_t i = 0; i < bytes / 4; i++) words[i] = POISON;
 }
 
+inline unsigned broken(const unsigned *band) {
+  unsigned differ = 0;
+  for (unsigned i = 0; i < BAND_WORDS; i++) differ |= band[i] ^ POISON;
+  return differ;
+}
+
+void check_bands(Worker &worker, const Shared &shared) {
+  if (!(broken(shared.before) | broken(shared.behind))) return;
+  for (unsigned i = 0; i < BAND_WORDS; i++) {
+    if (shared.behind[i] != POISON)
+      fail(worker, 2, nullptr, "wrote past its shared memory: %u bytes past the end of what is static", 4 * i);
+    if (shared.before[BAND_WORDS - 1 - i] != POISON)
+      fail(worker, 2, nullptr, "wrote past its shared memory: %u bytes before the start of what is static", 4 * i + 4);
+  }
+}
+
 // Takes blocks from the launch's counter until there are none, or one failed.
 void run_blocks(Worker &worker) {
   Launch &launch = *worker.launch;
-  *const_cast<volatile unsigned *>(&anchor) = 0;  // the segment is allocated at the first touch
-  Segment shared = {&current, nullptr, 0};
-  dl_iterate_phdr(find_segment, &shared);
+  const Shared shared = shared_memory();
+  poison(shared.before, sizeof(farm_band_before));
+  poison(shared.behind, sizeof(farm_band_behind));
   const unsigned *grid = launch.grid;
   unsigned long long total = (unsigned long long)grid[0] * grid[1] * grid[2];
   while (!__atomic_load_n(&launch.failed, __ATOMIC_RELAXED)) {
@@ -194,9 +204,10 @@ void run_blocks(Worker &worker) {
     if (i >= total) return;
     if (launch.descending) i = total - 1 - i;
     worker.block_index = {(unsigned)(i % grid[0]), (unsigned)(i / grid[0] % grid[1]), (unsigned)(i / grid[0] / grid[1])};
-    poison(shared.start, shared.bytes);
+    poison(shared.start, (char *)shared.behind - (char *)shared.start);
     poison(worker.dynamic_shared, launch.dynamic_bytes);
     run_block(worker);
+    check_bands(worker, shared);
   }
 }
 
