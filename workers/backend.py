@@ -6,13 +6,13 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 import workers.backends
 from kernels.errors import FarmError, UnknownName
-from kernels.model import Device, LaunchRecord, Plan
+from kernels.model import Build, Device, LaunchRecord, Plan
 
 
 class Unavailable(FarmError):
@@ -59,6 +59,14 @@ class Backend(Protocol):
         `turn` counts the repeats of a case: a backend that can, uses another execution order at odd turns.
         Raises Rejected, KernelFault, CannotRun or Unavailable.
         """
+
+
+@runtime_checkable
+class Toolchain(Protocol):
+    """What a backend that compiles offers beside, so that a rejected or crashed case says what built it."""
+
+    def toolchain(self, build: Build) -> tuple[str, str]:
+        """Compiler and flags, as Run has them; raises Unavailable."""
 
 
 POISONS = (0x7FC0DEAD, 0xFFC1BEEF, 0x7FC2F00D)  # float32 NaNs with a payload no kernel makes, one a turn

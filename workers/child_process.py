@@ -48,7 +48,8 @@ class Child:
         options += [f"--backends-from={backends_from}"] if backends_from else []
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "workers.child", str(theirs.fileno()), *options],
+                # -P: a folder named numpy or kernels where the user stands is not ours to import.
+                [sys.executable, "-P", "-m", "workers.child", str(theirs.fileno()), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,

@@ -14,7 +14,7 @@ from kernels import inputs, judge, registry, source
 from kernels.errors import FarmError
 from kernels.model import Build, Case, Comparison, Evidence, Plan, Role, Rule, Verdict
 from kernels.op import Matrix
-from workers.backend import POISONS, Backend, CannotRun, KernelFault, Rejected, Run
+from workers.backend import POISONS, Backend, CannotRun, KernelFault, Rejected, Run, Toolchain
 from workers.image_cache import ImageCache, Images
 from workers.machine import free_bytes
 from workers.request import SPOILED, Request
@@ -53,6 +53,7 @@ class Draft:
     comparison: Comparison | None = None
     rule_verdict: Verdict | None = None
     runs: list[Run] = field(default_factory=list)
+    toolchain: tuple[str, str] = ("", "")  # compiler and flags
     timings_us: dict[str, float] = field(default_factory=dict)
     _phase: str = ""
     _phase_us: int = 0
@@ -95,8 +96,8 @@ class Draft:
             self.comparison,
             repeats=len(self.runs),
             launches=first.launches if first else (),
-            compiler=first.compiler if first else "",
-            flags=first.flags if first else "",
+            compiler=self.toolchain[0],
+            flags=self.toolchain[1],
             started_us=self.started_us,
             finished_us=self.clock(),
             versions=versions(),
@@ -152,8 +153,11 @@ def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, st
     if request.inputs_digest not in ("", images.digest):
         return Verdict.ERROR, _differs("inputs", images.digest, request.inputs_digest)
     draft.enter("launch")
+    if isinstance(backend, Toolchain):
+        draft.toolchain = backend.toolchain(case.build)
     for turn in range(turns(request, backend)):
         draft.runs.append(backend.run(plan, images.by_name, request.device, turn))
+    draft.toolchain = draft.runs[0].compiler, draft.runs[0].flags
     draft.compiled()
     draft.enter("compare")
     return _decide(draft, plan, images)

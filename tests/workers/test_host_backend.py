@@ -66,6 +66,8 @@ def test_verdict_says_what_a_wrong_store_did(new: str, verdict: Verdict, reason:
     evidence = ran(Host(changed(STORE, new)))
     assert evidence.verdict is verdict, evidence.reason
     assert reason in evidence.reason
+    assert "-ffp-contract=off" in evidence.flags
+    assert evidence.compiler == compiler.find().version
 
 
 def test_missing_barrier_shows_when_the_order_is_turned() -> None:

@@ -150,6 +150,15 @@ def test_next_case_gets_a_new_child_when_the_idle_one_was_killed(slot: Isolated)
     assert ask(slot, GOOD).verdict is Verdict.PASS
 
 
+def test_child_imports_the_farm_when_the_current_folder_has_packages_of_the_same_name(
+    slot: Isolated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("kernels", "workers", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not the farm')")
+    monkeypatch.chdir(tmp_path)
+    assert ask(slot, GOOD).verdict is Verdict.PASS
+
+
 def test_verdict_is_error_when_the_backend_is_unknown(slot: Isolated) -> None:
     evidence = slot.run(request_for(matvec_case(), "abacus"), LONG_S)
     assert evidence.verdict is Verdict.ERROR

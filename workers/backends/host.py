@@ -46,7 +46,7 @@ class Host:
 
     def run(self, plan: Plan, images: Mapping[str, np.ndarray], device: Device, turn: int) -> Run:
         """Launches in order, inputs sealed, guards checked behind every launch."""
-        used = compiler.find()
+        version, flags = self.toolchain(plan.build)
         began = time.perf_counter()
         texts = [self._load(launch, plan.build) for launch in plan.launches]
         compile_us = (time.perf_counter() - began) * 1e6
@@ -60,11 +60,15 @@ class Host:
             images={buffer.name: _collect(buffer, images, arena) for buffer in plan.buffers},
             launches=tuple(records),
             guards=tuple(guards),
-            compiler=used.version,
-            flags=" ".join(compiler.flags(plan.build, used)),
+            compiler=version,
+            flags=flags,
             compile_us=compile_us,
             substitutes=tuple(sorted({name for text in texts for name in text.substitutes})),
         )
+
+    def toolchain(self, build: Build) -> tuple[str, str]:
+        used = compiler.find()
+        return used.version, " ".join(compiler.flags(build, used))
 
     def _load(self, launch: Launch, build: Build) -> Loaded:
         text = self._text(launch.kernel, launch.kind)
