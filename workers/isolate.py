@@ -6,6 +6,7 @@ import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernels.errors import FarmError
 from kernels.model import Evidence, Verdict
 from workers.child_process import GRACE_S, Child
 from workers.request import KERNEL_PHASES, Request
@@ -37,7 +38,6 @@ class Isolated:
         self._memory_bytes = memory_bytes
         self._clock = clock
         self._child: Child | None = None
-        self._startup_reason = ""
 
     def start(self) -> None:
         """Starts the child early, so that it imports while there is something else to do."""
@@ -45,7 +45,9 @@ class Isolated:
             self._child = Child(self._backends_from, self._memory_bytes)
 
     def run(self, request: Request, deadline_s: float) -> Evidence:
-        """Evidence for the request, always; at the latest `deadline_s` after the child took it.
+        """Evidence for the request, at the latest `deadline_s` after a child took it.
+
+        FarmError or OSError if no child can be started: a case that was never started has no verdict.
 
         A crash counts only when the case ran alone: one in a used child is tried again in a fresh one, whose
         evidence is the case's.
@@ -68,8 +70,6 @@ class Isolated:
     def _try(self, request: Request, deadline_s: float) -> Try:
         started_us = self._clock()
         child = self._ready()
-        if child is None:
-            return Try(self._ended(request, started_us, Verdict.ERROR, self._startup_reason), alone=True)
         alone = child.served == 0
         evidence = child.ask(request, deadline_s)
         if evidence is None:
@@ -78,8 +78,8 @@ class Isolated:
             self.close()
         return Try(evidence, alone)
 
-    def _ready(self) -> Child | None:
-        """A child that waits for a case; None if none would start, with the reason kept."""
+    def _ready(self) -> Child:
+        """A child that waits for a case."""
         if self._child is not None and not self._child.is_alive():
             self.close()
         self.start()
@@ -88,19 +88,14 @@ class Isolated:
         if child.served or child.wait_ready():
             return child
         self.close()
-        self._startup_reason = f"the child process did not start: {child.said}"
-        return None
+        raise FarmError(f"the child process did not start: {child.said or 'it said nothing'}")
 
     def _obituary(self, request: Request, child: Child, started_us: int, deadline_s: float) -> Evidence:
         """Evidence for a case whose child ended without a word, or outlived its deadline."""
         status = child.end(wait_s=0.0 if child.late else GRACE_S)
         self._child = None
         verdict, reason = cause_of_death(status, child.late, child.phase, deadline_s)
-        return self._ended(
-            request, started_us, verdict, f"{reason}; printed: {child.said}" if child.said else reason
-        )
-
-    def _ended(self, request: Request, started_us: int, verdict: Verdict, reason: str) -> Evidence:
+        reason += f"; printed: {child.said}" if child.said else ""
         return ended(request, verdict, reason, started_us, self._clock())
 
 
@@ -115,12 +110,19 @@ def cause_of_death(status: int | None, late: bool, phase: str, deadline_s: float
         verdict = Verdict.TIMEOUT if by_kernel else Verdict.ERROR
         return verdict, f"outlived its deadline of {deadline_s:g} s {during} and was killed"
     if status is not None and -status in FROM_OUTSIDE:
-        name = signal.Signals(-status).name
-        return Verdict.ERROR, f"killed by {name} {during}, which the farm did not send; out of memory?"
+        return (
+            Verdict.ERROR,
+            f"killed by {signal_name(-status)} {during}, which the farm did not send; out of memory?",
+        )
     return (Verdict.CRASH if by_kernel else Verdict.ERROR), f"{_end_of(status)} {during}"
 
 
 def _end_of(status: int | None) -> str:
     if status is None:
         return "closed its connection"
-    return f"died of {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
+    return f"died of {signal_name(-status)}" if status < 0 else f"exited with status {status}"
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV; real-time signals have only numbers."""
+    return {known.value: known.name for known in signal.Signals}.get(number, f"signal {number}")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kernels.errors import FarmError
 from kernels.model import Evidence, Verdict
 from tests.workers.cases import matvec_case, request_for
 from workers.child_process import MARK, marked
@@ -159,6 +160,14 @@ def test_child_imports_the_farm_when_the_current_folder_has_packages_of_the_same
     assert ask(slot, GOOD).verdict is Verdict.PASS
 
 
+def test_no_case_gets_a_verdict_when_no_child_can_be_started(
+    slot: Isolated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(FarmError, match="the child process did not start: it said nothing"):
+        ask(slot, GOOD)
+
+
 def test_verdict_is_error_when_the_backend_is_unknown(slot: Isolated) -> None:
     evidence = slot.run(request_for(matvec_case(), "abacus"), LONG_S)
     assert evidence.verdict is Verdict.ERROR
@@ -199,6 +208,7 @@ def wait_for_end(pid: int) -> None:
         (-signal.SIGSEGV, True, "launch", Verdict.CRASH),
         (-signal.SIGSEGV, False, "inputs", Verdict.ERROR),
         (-signal.SIGTERM, False, "launch", Verdict.ERROR),
+        (-40, False, "launch", Verdict.CRASH),
         (1, False, "launch", Verdict.CRASH),
     ],
 )
