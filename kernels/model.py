@@ -276,6 +276,33 @@ class LaunchRecord:
 
 
 @dataclass(frozen=True)
+class BuildRecord:
+    """A text as a compiler built it for one architecture, and what that costs at one launch; nothing ran."""
+
+    kernel: str  # op/name of the kernel launched
+    kind: str  # empty for none
+    entry: str
+    arch: str  # sm_86
+    threads: int  # a block, as the plan launches it
+    registers: int  # a thread
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    static_shared_bytes: int
+    dynamic_shared_bytes: int  # as the plan launches it
+    blocks_per_sm: int  # that fit at the same time; 0 where the architecture's limits aren't known
+    occupancy: float  # those blocks' share of the threads that an SM holds; 0 where not known
+    limited_by: str  # registers, shared, threads or blocks; empty where not known
+    cubin_digest: str  # over code, constants and relocations alone
+    cubin_bytes: int
+    log: str  # the compiler's, without its own times
+    instructions: int | None = None  # in the text, not run; None, as what follows, where nobody disassembled
+    loads: tuple[tuple[str, int], ...] = ()  # global loads by width in bits: ("32", 4), widest last
+    instructions_per_weight: float | None = None  # of the loop that reads most; None where it doesn't show
+    disassembler: str = ""  # who read the code, or why nobody did
+
+
+@dataclass(frozen=True)
 class Worst:
     """The element furthest beyond (or nearest to) its limit."""
 
@@ -347,3 +374,14 @@ class Evidence:
     timings_us: tuple[tuple[str, float], ...] = ()  # inputs, oracle, twin, compile, launch, compare
     origin: str = "worker"  # worker, coordinator, bundle
     trust: str = "own"  # own, rented, imported
+    builds: tuple[BuildRecord, ...] = ()  # one per text, from a compiler that says what it made
+    frame_digest: str = ""  # of all that belongs to the source except the CUDA texts; beside builds
+
+    @property
+    def build_digest(self) -> str:
+        """Equal where the same code came out under equal flags, plan and twin; empty where not known."""
+        if not self.builds or not self.frame_digest:
+            return ""
+        made = sorted((b.kernel, b.kind, b.arch, b.threads, b.dynamic_shared_bytes, b.cubin_digest)
+                      for b in self.builds)  # fmt: skip
+        return codec.digest([self.frame_digest, self.flags, made])

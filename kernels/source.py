@@ -21,6 +21,8 @@ from kernels.model import Build
 # judges stand outside.
 COUNTED = ("kernels.exp32", "kernels.kind", "kernels.kinds.", "kernels.ops.")
 
+CUDA_NAMES = ("CUDA",)  # what a kind's module calls its CUDA text
+
 C_TYPES = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
            "i4": "int", "u4": "unsigned int", "u8": "unsigned long long", "f4": "float"}  # fmt: skip
 
@@ -92,15 +94,37 @@ def digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
 
 
 @cache
+def frame_digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
+    """SHA-256 over what `digest` covers except the CUDA texts: geometry, arguments, twin, decode, flags.
+
+    Two sources of one frame whose texts compile to the same code can't give different results.
+    """
+    kernel = registry.kernel(kernel_id)
+    paths = _paths(_module(kernel))
+    for part_id, kind_name in kernel.parts(kinds):
+        paths |= _paths(_module(registry.kernel(part_id)))
+        if kind_name:
+            paths |= _paths(_module(registry.kind(kind_name).decode))
+    parts = [BUILD_MEANS[build], *map(str, kinds), *sorted(code(path, CUDA_NAMES) for path in paths)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@cache
 def _codes(module: Path) -> tuple[str, ...]:
     """The code of a module and of what it imports from COUNTED, directly or not."""
+    return tuple(sorted(code(path) for path in _paths(module)))
+
+
+@cache
+def _paths(module: Path) -> frozenset[str]:
+    """The files of a module and of what it imports from COUNTED, directly or not."""
     paths: set[str] = set()
     waiting = {str(module)}
     while waiting:
         path = waiting.pop()
         paths.add(path)
         waiting |= set(_imports(path)) - paths
-    return tuple(sorted(code(path) for path in paths))
+    return frozenset(paths)
 
 
 @cache
@@ -121,9 +145,13 @@ def counted(name: str) -> bool:
 
 
 @cache
-def code(path: str) -> str:
-    """A module's code without comments, docstrings and formatting: what changes a result and nothing else."""
+def code(path: str, without: tuple[str, ...] = ()) -> str:
+    """A module's code without comments, docstrings and formatting: what changes a result and nothing else.
+
+    Assignments to the module's names in `without` are left out too.
+    """
     tree = ast.parse(Path(path).read_text(encoding="utf8"))
+    tree.body = [node for node in tree.body if not _assigns(node, without)]
     for node in ast.walk(tree):
         if (
             isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
@@ -131,6 +159,11 @@ def code(path: str) -> str:
         ):
             node.body = node.body[1:]
     return _dump(tree)
+
+
+def _assigns(node: ast.stmt, names: tuple[str, ...]) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return any(isinstance(target, ast.Name) and target.id in names for target in targets)
 
 
 def _dump(node: Any) -> str:

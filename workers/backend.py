@@ -12,7 +12,7 @@ import numpy as np
 
 import workers.backends
 from kernels.errors import FarmError, UnknownName
-from kernels.model import Build, Device, LaunchRecord, Plan
+from kernels.model import Build, BuildRecord, Device, LaunchRecord, Plan
 
 
 class Unavailable(FarmError):
@@ -42,13 +42,16 @@ class Run:
     flags: str
     compile_us: float = 0.0
     substitutes: tuple[str, ...] = ()  # intrinsics that ran as their host twin
+    builds: tuple[BuildRecord, ...] = ()  # one per text, from a compiler that says what it made
 
 
 class Backend(Protocol):
     """Three calls; a file in workers/backends with a constant BACKEND is a backend."""
 
     name: str
-    orders: int  # execution orders it has; a run in the exact build takes each of them at least once
+    # Execution orders it has; a run in the exact build takes each of them at least once. With 0 it compiles
+    # and executes nothing: run() is given no images and returns none, and PASS means that it was built.
+    orders: int
 
     def devices(self) -> tuple[Device, ...]:
         """The devices of this machine; raises Unavailable with the reason."""
@@ -67,6 +70,11 @@ class Toolchain(Protocol):
 
     def toolchain(self, build: Build) -> tuple[str, str]:
         """Compiler and flags, as Run has them; raises Unavailable."""
+
+
+def executes(backend: Backend) -> bool:
+    """False for a backend that compiles only."""
+    return backend.orders > 0
 
 
 POISONS = (0x7FC0DEAD, 0xFFC1BEEF, 0x7FC2F00D)  # float32 NaNs with a payload no kernel makes, one a turn

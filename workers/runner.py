@@ -14,7 +14,16 @@ from kernels import inputs, judge, registry, source
 from kernels.errors import FarmError
 from kernels.model import Build, Case, Comparison, Evidence, Plan, Role, Rule, Verdict
 from kernels.op import Matrix
-from workers.backend import POISONS, Backend, CannotRun, KernelFault, Rejected, Run, Toolchain
+from workers.backend import (
+    POISONS,
+    Backend,
+    CannotRun,
+    KernelFault,
+    Rejected,
+    Run,
+    Toolchain,
+    executes,
+)
 from workers.image_cache import ImageCache, Images
 from workers.machine import free_bytes
 from workers.request import SPOILED, Request
@@ -29,6 +38,10 @@ VERDICTS: tuple[tuple[type[Exception], Verdict], ...] = (
     (Rejected, Verdict.REJECT),
     (KernelFault, Verdict.CRASH),
 )
+
+
+# What PASS means where nothing runs.
+BUILT = "built, not run"
 
 
 def wall_clock() -> int:
@@ -50,6 +63,7 @@ class Draft:
     source_digest: str = ""
     inputs_digest: str = ""
     output_digest: str = ""
+    frame_digest: str = ""
     comparison: Comparison | None = None
     rule_verdict: Verdict | None = None
     runs: list[Run] = field(default_factory=list)
@@ -106,6 +120,8 @@ class Draft:
             rule_verdict=self.rule_verdict,
             substitutes=first.substitutes if first else (),
             timings_us=tuple(self.timings_us.items()),
+            builds=first.builds if first else (),
+            frame_digest=self.frame_digest,
         )
 
 
@@ -145,6 +161,8 @@ def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, st
     if reason := registry.op(case.op).refuses(case) or kernel.refuses(case):
         return Verdict.SKIP, reason
     plan = kernel.plan(case)
+    if not executes(backend):
+        return _build(draft, backend, plan)
     if reason := too_large(case, plan, free_bytes()):
         return Verdict.SKIP, reason
     draft.enter("inputs")
@@ -178,6 +196,16 @@ def too_large(case: Case, plan: Plan, free: int) -> str:
     return (
         f"needs about {need / 2**30:.1f} GiB of memory, {free / 2**30:.1f} GiB are free; take a smaller shape"
     )
+
+
+def _build(draft: Draft, backend: Backend, plan: Plan) -> tuple[Verdict, str]:
+    """PASS says that every text was built; nothing ran, so there are no inputs, outputs and figures."""
+    case = draft.request.case
+    draft.enter("launch")
+    draft.runs.append(backend.run(plan, {}, draft.request.device, 0))
+    draft.compiled()
+    draft.frame_digest = source.frame_digest(f"{case.op}/{case.kernel}", case.kinds, case.build)
+    return Verdict.PASS, BUILT
 
 
 def turns(request: Request, backend: Backend) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -155,3 +156,31 @@ def test_code_ignores_comments_docstrings_and_layout(tmp_path: Path) -> None:
 def test_code_tells_none_true_and_numbers_apart(tmp_path: Path) -> None:
     texts = ["x = None", "x = True", "x = 1", "x = 1.0", "x = ''", "x = []", "x = -1"]
     assert len({code_of(tmp_path, text) for text in texts}) == len(texts)
+
+
+def frame(cell: catalog.CellName) -> str:
+    return source.frame_digest(f"{cell.op}/{cell.kernel}", kinds_of(cell), cell.build)
+
+
+def test_frame_digest_differs_where_kinds_or_builds_do() -> None:
+    assert len({frame(cell) for cell in catalog.cells()}) == len(catalog.cells())
+
+
+@pytest.mark.parametrize("name", registry.kinds())
+def test_a_kinds_cuda_text_is_in_its_modules_code_and_not_in_its_frame(name: str) -> None:
+    module = sys.modules[registry.kind(name).decode.__module__]
+    path = str(module.__file__)
+    assert repr(module.CUDA) in source.code(path)
+    assert repr(module.CUDA) not in source.code(path, source.CUDA_NAMES)
+
+
+def test_frame_ignores_the_cuda_text_and_sees_the_rest(tmp_path: Path) -> None:
+    def framed(text: str) -> str:
+        file = tmp_path / f"f{abs(hash(text))}.py"
+        file.write_text(text, encoding="utf8")
+        return source.code(str(file), source.CUDA_NAMES)
+
+    plain = framed("CUDA = 'int a;'\nELEMENTS = 32\n")
+    assert framed("CUDA = 'int b;'\nELEMENTS = 32\n") == plain
+    assert framed("CUDA = 'int a;'\nELEMENTS = 64\n") != plain
+    assert framed("OTHER = 'int a;'\nELEMENTS = 32\n") != plain

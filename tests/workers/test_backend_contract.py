@@ -19,6 +19,7 @@ from workers.image_cache import ImageCache
 from workers.runner import run_case
 
 NAMES = backend.names()
+RUNNING = [name for name in NAMES if backend.executes(backend.backend(name))]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -36,7 +37,7 @@ def devices_or_reason(found: Backend) -> tuple[tuple[Device, ...], str]:
         return (), str(why)
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=RUNNING)
 def runs_here(request: pytest.FixtureRequest) -> Backend:
     found = backend.backend(request.param)
     if reason := devices_or_reason(found)[1]:
@@ -58,7 +59,7 @@ def ran(runs: Backend, case: Case, turn: int = 0) -> tuple[Plan, dict[str, np.nd
 def test_devices_are_named_or_the_reason_is_one_line(name: str) -> None:
     found = backend.backend(name)
     assert found.name == name
-    assert found.orders >= 1
+    assert found.orders >= 0
     devices, reason = devices_or_reason(found)
     assert bool(devices) != bool(reason)
     assert "\n" not in reason

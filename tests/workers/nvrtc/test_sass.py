@@ -1,0 +1,90 @@
+"""Loads, loops and instructions per weight out of listings written by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from workers.nvrtc import disassembler, sass
+from workers.nvrtc.disassembler import Instruction
+
+
+def code(text: str) -> tuple[Instruction, ...]:
+    """One instruction a line: OPCODE operand,operand."""
+    lines = [line.split(maxsplit=1) for line in text.strip().splitlines()]
+    return tuple(
+        Instruction(op, tuple("".join(rest).replace(" ", "").split(",")) if rest else ())
+        for op, *rest in lines
+    )
+
+
+# Two weights a turn: a word of quants, a pair of activations, two products.
+LOOP = """
+S2R R0, SR_TID.X
+LDG.E R2, [R8.64]
+LDG.E.64 R4, [R10.64]
+LOP3.LUT R6, R2, 0xf, RZ, 0xc0, !PT
+I2F R6, R6
+FMUL R6, R6, R4
+FADD R7, R7, R6
+SHF.R.U32 R6, RZ, 0x4, R2
+I2F R6, R6
+FFMA R7, R6, R5.reuse, R7
+BRA 0x10
+LDG.E.128 R12, [R20.64]
+EXIT
+NOP
+"""
+
+
+def test_a_loops_figures() -> None:
+    reading = sass.read(code(LOOP))
+    assert (reading.instructions, reading.loads) == (13, (("32", 1), ("64", 1), ("128", 1)))
+    assert reading.per_weight == 10 / 2
+
+
+def test_a_value_loaded_in_one_turn_and_used_in_the_next_counts_once() -> None:
+    rotated = "FMUL R6, R6, R4\nLDG.E R4, [R10.64]\nBRA 0x0\nEXIT"
+    assert sass.activations(code(rotated)[:3]) == 0  # half of one use in two turns rounds to even
+    assert sass.activations(code("FMUL R6, R6, R4\nFMUL R6, R6, R5\nLDG.E.64 R4, [R10.64]\nBRA 0x0")) == 1
+
+
+def test_converted_values_are_no_activations() -> None:
+    assert sass.activations(code("LDG.E R4, [R2.64]\nI2F R4, R4\nFMUL R6, R6, R4")) == 0
+    assert sass.activations(code("LDG.E.U8 R4, [R2.64]\nFMUL R6, R6, R4")) == 0
+    assert sass.activations(code("LDG.E R4, [R2.64]\nMOV R4, R9\nFMUL R6, R6, R4")) == 0
+    assert sass.activations(code("LDG.E R4, [R2.64]\nFMUL R6, R6, -|R4|")) == 1
+
+
+@pytest.mark.parametrize(
+    ("opcode", "bits"),
+    [("LDG.E", 32), ("LDG.E.U8", 8), ("LDG.E.S8.CONSTANT", 8), ("LDG.E.U16", 16), ("LDG.E.64", 64),
+     ("LDG.E.128.CONSTANT", 128), ("LDS.128", 0), ("LDC.64", 0), ("STG.E", 0)],
+)  # fmt: skip
+def test_width_of_a_global_load(opcode: str, bits: int) -> None:
+    assert sass.load_bits(opcode) == bits
+
+
+def test_only_the_innermost_loops_count_and_a_trap_is_none() -> None:
+    nested = code("MOV R0, R1\nLDG.E R1, [R2.64]\nBRA 0x10\nBRA 0x0\nBRA 0x40\nBRA 0x70\nNOP\nNOP")
+    assert [len(body) for body in sass.loops(nested)] == [2]
+
+
+def test_without_a_listing_nothing_is_said() -> None:
+    assert sass.read(()) == sass.Reading(None)
+    assert sass.read(code("FMUL R1, R2, R3\nEXIT")) == sass.Reading(2, (), None)
+
+
+def test_parse_takes_the_function_by_name() -> None:
+    listing = [
+        {"Producer": "nvdisasm"},
+        [{"function-name": "other", "sass-instructions": []},
+         {"function-name": "k", "sass-instructions": [
+             {"predicate": "@P0", "opcode": "LDG.E", "operands": "R1,[R2.64+0x4]"}, {"opcode": "EXIT"}]}],
+    ]  # fmt: skip
+    text = json.dumps(listing)
+    assert disassembler.parse(text, "k") == (
+        Instruction("LDG.E", ("R1", "[R2.64+0x4]"), "@P0"), Instruction("EXIT", ()),
+    )  # fmt: skip
+    assert disassembler.parse(text, "other") == disassembler.parse(text, "none") == ()

@@ -1,0 +1,132 @@
+"""The CUDA text through NVIDIA's compiler to a cubin for every architecture it knows; nothing is executed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from kernels import codec, source
+from kernels.model import Build, BuildRecord, Device, Launch, Plan
+from workers.backend import Rejected, Run
+from workers.machine import usable_cores
+from workers.nvrtc import cubin, disassembler, library, resources, sass
+from workers.nvrtc.library import Compiled, Nvrtc
+from workers.nvrtc.occupancy import occupancy
+from workers.nvrtc.sass import Reading
+from workers.nvrtc.store import Store, key_of
+from workers.state import compile_cache
+
+# Everything that changes code is said, whatever a version's default is; never fast-math, never flush-to-zero.
+COMMON = ("--std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v")
+BUILDS = {Build.EXACT: ("--fmad=false",), Build.DEFAULT: ("--fmad=true",)}
+
+
+class NvrtcBackend:
+    name = "nvrtc"
+    orders = 0  # it compiles and executes nothing
+
+    def devices(self) -> tuple[Device, ...]:
+        """One device per architecture."""
+        found = library.find()
+        return tuple(arch_device(found, arch) for arch in found.archs)
+
+    def toolchain(self, build: Build) -> tuple[str, str]:
+        """Compiler and flags of a build, but for the architecture, which the device says."""
+        return library.find().label, " ".join((*COMMON, *BUILDS.get(build, ())))
+
+    def run(self, plan: Plan, images: Mapping[str, np.ndarray], device: Device, turn: int) -> Run:
+        """Compiles every text that the plan launches; there are no outputs and no launch records."""
+        found = library.find()
+        arch = device.device_class
+        told = flags(plan.build, arch)
+        began = time.perf_counter()
+        launches = {(launch.kernel, launch.kind): launch for launch in plan.launches}
+        builds = tuple(build(launch, found, arch, told) for launch in launches.values())
+        return Run(
+            images={},
+            launches=(),
+            guards=(),
+            compiler=found.label,
+            flags=" ".join(told),
+            compile_us=(time.perf_counter() - began) * 1e6,
+            builds=builds,
+        )
+
+
+def arch_device(found: Nvrtc, arch: int) -> Device:
+    """An architecture as a device; equal wherever the same NVRTC is installed."""
+    name = f"sm_{arch}"
+    return Device(
+        slug=name,
+        device_class=name,
+        name=f"{name} ({found.label})",
+        uuid=name,
+        slots=usable_cores(),
+        fingerprint=(("sm", name), ("compiler", found.label)),
+    )
+
+
+def flags(build: Build, arch: str) -> tuple[str, ...]:
+    """What the compiler is told for a build and an architecture; evidence carries it."""
+    if build not in BUILDS:
+        raise Rejected(f"nvrtc has no build {build.value!r}; there are {', '.join(BUILDS)}")
+    return (f"--gpu-architecture={arch}", *COMMON, *BUILDS[build])
+
+
+def build(launch: Launch, found: Nvrtc, arch: str, told: tuple[str, ...]) -> BuildRecord:
+    """The record of one launch's text; compiling and disassembling happen once per content."""
+    text = source.text(launch.kernel, launch.kind)
+    store = Store(compile_cache() / "nvrtc")
+    key = key_of(text, found.label, *told)
+    made = store.compiled(key, lambda: library.compile_text(text, f"{launch.entry}.cu", told))
+    return record(launch, arch, made, *_read(store, key, made, launch.entry))
+
+
+def record(launch: Launch, arch: str, made: Compiled, reading: Reading, by: str) -> BuildRecord:
+    """Everything that a cubin and its log say, for one launch's geometry."""
+    takes = resources.of_entry(made.log, launch.entry)
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    shared_bytes = takes.static_shared_bytes + launch.dynamic_shared_bytes
+    fits = occupancy(int(arch.removeprefix("sm_")), threads, takes.registers, shared_bytes)
+    return BuildRecord(
+        kernel=launch.kernel,
+        kind=launch.kind,
+        entry=launch.entry,
+        arch=arch,
+        threads=threads,
+        registers=takes.registers,
+        spill_store_bytes=takes.spill_store_bytes,
+        spill_load_bytes=takes.spill_load_bytes,
+        stack_bytes=takes.stack_bytes,
+        static_shared_bytes=takes.static_shared_bytes,
+        dynamic_shared_bytes=launch.dynamic_shared_bytes,
+        blocks_per_sm=fits.blocks,
+        occupancy=round(fits.share, 4),
+        limited_by=fits.limited_by,
+        cubin_digest=cubin.digest(made.cubin),
+        cubin_bytes=len(made.cubin),
+        log=made.log,
+        instructions=reading.instructions,
+        loads=reading.loads,
+        instructions_per_weight=reading.per_weight and round(reading.per_weight, 2),
+        disassembler=by,
+    )
+
+
+def _read(store: Store, key: str, made: Compiled, entry: str) -> tuple[Reading, str]:
+    """What the disassembly shows, and who made it or why nobody did."""
+    if not disassembler.label():
+        return Reading(None), disassembler.LACKING
+
+    def disassemble() -> str:
+        found = disassembler.listing(made.cubin, entry)
+        return json.dumps({"reading": codec.encode(sass.read(found.instructions)), "by": found.by})
+
+    kept = json.loads(store.text(key_of(key, disassembler.label()), disassemble))
+    return codec.decode(Reading, kept["reading"]), str(kept["by"])
+
+
+BACKEND = NvrtcBackend()

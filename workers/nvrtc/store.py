@@ -1,0 +1,58 @@
+"""What was compiled once, kept on disk by its content: text, flags, architecture and compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from workers.backend import Rejected
+from workers.nvrtc.library import Compiled
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder that several processes write to: a file is there whole or not at all."""
+
+    folder: Path
+
+    def compiled(self, key: str, make: Callable[[], Compiled]) -> Compiled:
+        """What is kept under a key, or what `make` gives; Rejected is kept too, and raised again."""
+        log, cubin = self.folder / f"{key}.json", self.folder / f"{key}.cubin"
+        if log.exists():
+            said = json.loads(log.read_text(encoding="utf8"))
+            if said["refused"]:
+                raise Rejected(said["refused"])
+            return Compiled(cubin.read_bytes(), said["log"])
+        try:
+            made = make()
+        except Rejected as error:
+            _write(log, json.dumps({"refused": str(error), "log": ""}).encode())
+            raise
+        _write(cubin, made.cubin)
+        _write(
+            log, json.dumps({"refused": "", "log": made.log}).encode()
+        )  # last: it says that the cubin is there
+        return made
+
+    def text(self, key: str, make: Callable[[], str]) -> str:
+        """A text kept under a key, or what `make` gives."""
+        path = self.folder / f"{key}.json"
+        if not path.exists():
+            _write(path, make().encode())
+        return path.read_text(encoding="utf8")
+
+
+def key_of(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content)
+    os.replace(file.name, path)
