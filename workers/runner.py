@@ -170,15 +170,19 @@ def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, st
     draft.inputs_digest = images.digest
     if request.inputs_digest not in ("", images.digest):
         return Verdict.ERROR, _differs("inputs", images.digest, request.inputs_digest)
-    draft.enter("launch")
-    if isinstance(backend, Toolchain):
-        draft.toolchain = backend.toolchain(case.build)
-    for turn in range(turns(request, backend)):
-        draft.runs.append(backend.run(plan, images.by_name, request.device, turn))
-    draft.toolchain = draft.runs[0].compiler, draft.runs[0].flags
-    draft.compiled()
+    _launch(draft, backend, plan, images.by_name, turns(request, backend))
     draft.enter("compare")
     return _decide(draft, plan, images)
+
+
+def _launch(draft: Draft, backend: Backend, plan: Plan, images: Mapping[str, np.ndarray], turns: int) -> None:
+    draft.enter("launch")
+    if isinstance(backend, Toolchain):
+        draft.toolchain = backend.toolchain(plan.build)
+    for turn in range(turns):
+        draft.runs.append(backend.run(plan, images, draft.request.device, turn))
+    draft.toolchain = draft.runs[0].compiler, draft.runs[0].flags
+    draft.compiled()
 
 
 # A weight is decoded to float64 and its magnitude taken for the oracle, and to float32 for the twin.
@@ -201,9 +205,7 @@ def too_large(case: Case, plan: Plan, free: int) -> str:
 def _build(draft: Draft, backend: Backend, plan: Plan) -> tuple[Verdict, str]:
     """PASS says that every text was built; nothing ran, so there are no inputs, outputs and figures."""
     case = draft.request.case
-    draft.enter("launch")
-    draft.runs.append(backend.run(plan, {}, draft.request.device, 0))
-    draft.compiled()
+    _launch(draft, backend, plan, {}, 1)
     draft.frame_digest = source.frame_digest(f"{case.op}/{case.kernel}", case.kinds, case.build)
     return Verdict.PASS, BUILT
 
