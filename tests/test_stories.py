@@ -198,7 +198,8 @@ def test_the_launch_record_tells_when_the_geometry_is_another_kernels(run: RunCa
     planned = registry.kernel("matvec/coalesced").plan(case).launches
     right = run(case)
     wrong = run_with(Caged(Wrong("rerouted", "matvec/coalesced", kind, relaunch=launched_as_block)), case)
-    assert found(right) == found(wrong) == (Verdict.PASS, 9)
+    assert (found(right), found(wrong)) == ((Verdict.PASS, 9), (Verdict.ERROR, 9))
+    assert "launch 0 was" in wrong.reason
     assert routes(right.launches) == routes(planned)
     assert (right.launches[0].grid, wrong.launches[0].grid) == ((2, 1, 1), (9, 1, 1))
 

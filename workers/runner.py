@@ -232,6 +232,8 @@ def _decide(draft: Draft, plan: Plan, images: Images) -> tuple[Verdict, str]:
         save_output(plan, first, Path(request.output))
     fault = _fault(draft, plan, images)
     verdict, reason = (Verdict.FAIL, fault) if fault else (comparison.verdict, comparison.reason)
+    if verdict is Verdict.PASS and (reason := misrouted(plan, first)):
+        verdict = Verdict.ERROR
     if request.rule is not Rule.BOUND:
         draft.rule_verdict = by_rule(verdict, comparison, request.rule, bool(fault))
     return verdict, reason
@@ -247,6 +249,21 @@ def _fault(draft: Draft, plan: Plan, images: Images) -> str:
         return ""
     written = written_inputs(plan, images.by_name, draft.runs)
     return written or judge.repeats(plan, [run.images for run in draft.runs])
+
+
+def misrouted(plan: Plan, run: Run) -> str:
+    """How the launches differ from those planned: right numbers of another launch prove nothing.
+
+    A backend that launches nothing, as the twin, has no records to hold against the plan.
+    """
+    planned = [(one.entry, one.grid, one.block, one.dynamic_shared_bytes) for one in plan.launches]
+    happened = [(one.entry, one.grid, one.block, one.dynamic_shared_bytes) for one in run.launches]
+    if planned == happened or not happened:
+        return ""
+    if len(planned) != len(happened):
+        return f"{len(happened)} launches happened, {len(planned)} were planned"
+    number = next(i for i, one in enumerate(happened) if one != planned[i])
+    return f"launch {number} was {happened[number]}, the plan says {planned[number]}"
 
 
 def by_rule(verdict: Verdict, comparison: Comparison, rule: Rule, faults: bool) -> Verdict:

@@ -12,6 +12,7 @@ from kernels.kind import Kind
 from kernels.model import Buffer, Case, Layout, Role
 
 K_TILE = 32  # columns that mul_mm takes at a time; every linear op asks for whole tiles
+ALIGNED = 16  # bytes: what the widest load of any kernel needs
 INT32_MAX = 2**31 - 1
 STRUCTURED = ("ordinary", "tiny", "onehot", "sparse", "constant", "cancelling", "specials")
 WEIGHTS_AT_ONCE = 2**20  # decoded weights that a twin holds: 4 MiB of float32, so that the sums stay in cache
@@ -85,18 +86,24 @@ def _up(amount: int, size: int) -> int:
 
 
 def weights_buffer(name: str, kind: Kind, rows: int, cols: int, layout: Layout) -> Buffer:
-    """(rows, packed row bytes) uint8, rows `row_padding` bytes apart, from `weights_offset` on."""
+    """(rows, packed row bytes) uint8, rows `row_padding` bytes apart, from `weights_offset` on.
+
+    Aligned as the kind's widest load needs and no further, so that a read past the end is seen at once; to
+    16 bytes where the layout is about the offset from an aligned base.
+    """
     row_bytes = kind.row_bytes(cols)
     pitch = row_bytes + layout.row_padding
     nbytes = layout.weights_offset + rows * pitch
-    return Buffer(name, "u1", (rows, row_bytes), (pitch, 1), layout.weights_offset, nbytes, Role.IN)
+    offset, align = layout.weights_offset, ALIGNED if layout.weights_offset else kind.lane_align
+    return Buffer(name, "u1", (rows, row_bytes), (pitch, 1), offset, nbytes, Role.IN, align)
 
 
 def x_buffer(name: str, shape: tuple[int, ...], layout: Layout) -> Buffer:
     """Activations, float32 row-major, from `x_offset` on with `x_slack` elements behind them."""
     strides = tuple(4 * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
     nbytes = layout.x_offset + 4 * (math.prod(shape) + layout.x_slack)
-    return Buffer(name, "f4", shape, strides, layout.x_offset, nbytes, Role.IN)
+    align = ALIGNED if layout.x_offset else 4
+    return Buffer(name, "f4", shape, strides, layout.x_offset, nbytes, Role.IN, align)
 
 
 def in_order(terms: np.ndarray, start: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 from kernels import codec, registry
 from kernels.errors import FarmError
 from kernels.inputs import Unfit
-from kernels.model import Build, Case, Device, Evidence, FromFile, Plan, Rule, Shape, Verdict
+from kernels.model import Build, Case, Device, Evidence, FromFile, LaunchRecord, Plan, Rule, Shape, Verdict
 from tests.workers.cases import matvec_case, request_for
 from workers.backend import CannotRun, KernelFault, Rejected, Run, Unavailable, poisoned
 from workers.backends.twin import BACKEND as TWIN
@@ -249,3 +249,19 @@ def test_verdict_is_skip_when_the_memory_of_this_machine_is_too_small() -> None:
     evidence = ran(lambda run, turn: run, request_for(case))
     assert evidence.verdict is Verdict.SKIP
     assert "take a smaller shape" in evidence.reason
+
+
+def test_verdict_is_error_when_another_launch_gave_the_right_numbers() -> None:
+    def wider(run: Run, turn: int) -> Run:
+        record = LaunchRecord("matvec/block", "matvec_block_q4_0", (9, 9, 9), (256, 1, 1), 0, 1024, "", 1.0)
+        return replace(run, launches=(record,))
+
+    evidence = ran(wider)
+    assert evidence.verdict is Verdict.ERROR
+    assert "launch 0 was ('matvec_block_q4_0', (9, 9, 9)" in evidence.reason
+
+
+def test_verdict_is_error_when_one_launch_too_many_happened() -> None:
+    record = LaunchRecord("matvec/block", "matvec_block_q4_0", (5, 1, 1), (256, 1, 1), 0, 1024, "", 1.0)
+    evidence = ran(lambda run, turn: replace(run, launches=(record, record)))
+    assert (evidence.verdict, evidence.reason) == (Verdict.ERROR, "2 launches happened, 1 were planned")
