@@ -170,7 +170,7 @@ def _declare_dynamic(text: str, bare: str, name: str) -> str:
     out, end = [], 0
     for match in DYNAMIC.finditer(bare):
         of, variable = match.group(1), match.group(2)
-        value = f"(({of} *)__host_self()->block->dynamic_shared)"
+        value = f"(({of} *)__host_self()->warp->block->dynamic_shared)"
         line = bare.count("\n", 0, match.end()) + 1
         outside = bare.count("{", 0, match.start()) == bare.count("}", 0, match.start())
         macro = f'\n#define {variable} {value}\n#line {line} "{name}"\n'

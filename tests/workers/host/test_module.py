@@ -1,11 +1,15 @@
 """Loading and launching: what the signature, the limits and a second module have to say."""
 
+import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from workers.backend import Rejected
+from workers.backend import KernelFault, Rejected
 from workers.host.memory import Arena
 
 K = 'extern "C" __global__ void k'
@@ -135,3 +139,78 @@ def test_launches_from_two_threads_take_turns(load):
     for thread in threads:
         thread.join()
     assert all((o.view.view(np.int32) == 1000).all() for o in outs)
+
+
+FAULTY = (
+    K
+    + """(int *out, int bad) {
+    __shared__ int s[64];
+    s[threadIdx.x] = bad;
+    __syncthreads();
+    if (bad == 1) out[threadIdx.x + (1 << 14)] = 1;
+    if (bad == 2 && threadIdx.x < 9) __syncthreads();
+    out[threadIdx.x] = s[63 - threadIdx.x] + 7;
+}"""
+)
+
+
+def held():
+    """Memory maps, open files and KiB of this process."""
+    maps = Path("/proc/self/maps").read_text(encoding="utf8").count("\n")
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf8").split()[1])
+    return maps, len(os.listdir("/proc/self/fd")), pages * os.sysconf("SC_PAGE_SIZE") >> 10
+
+
+def launch_good_or_bad(module, i):
+    """Two of three launches fault, in two ways; each has a buffer, an order and workers of its own."""
+    out, bad = Arena().allocate("out", 256), i % 3
+    launch = partial(module.launch, "k", (2, 1, 1), (64, 1, 1), 0, [out, bad], i % 2, 1 + i // 2 % 2)
+    if bad:
+        with pytest.raises(KernelFault, match="past the end of buffer" if bad == 1 else "reached by 9 of 64"):
+            launch()
+    else:
+        launch()
+        assert (out.view.view(np.int32) == 7).all()
+
+
+def test_launches_with_faults_in_between_leak_nothing(load):
+    module = load(FAULTY)
+    for i in range(200):
+        launch_good_or_bad(module, i)
+    before = held()
+    for i in range(10000):
+        launch_good_or_bad(module, i)
+    maps, files, kib = (b - a for a, b in zip(before, held(), strict=True))
+    assert maps <= 4  # malloc may take another arena
+    assert files == 0
+    assert kib < 8192
+
+
+def test_two_modules_in_two_threads_keep_their_faults_and_results_apart(load):
+    modules = [load(FAULTY), load(FAULTY + "  // another")]
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(launch_good_or_bad, modules[i % 2], j) for j in range(500) for i in range(2)]
+        assert all(run.result() is None for run in runs)
+
+
+def test_the_largest_block_with_the_most_shared_memory(load):
+    text = (
+        K
+        + """(int *out) {
+        extern __shared__ int s[];
+        for (int i = threadIdx.x; i < 12288; i += blockDim.x) s[i] = i;
+        __syncthreads();
+        atomicAdd(out, s[12287 - threadIdx.x]);
+    }"""
+    )
+    out = Arena().allocate("out", 4)
+    load(text).launch("k", (10, 1, 1), (1024, 1, 1), 48 << 10, [out], workers=2)
+    assert int(out.view.view(np.int32)[0]) == 10 * sum(range(12288 - 1024, 12288))
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_a_grid_of_100000_blocks(load, order):
+    text = K + "(int *out) { __syncthreads(); if (threadIdx.x == 0) out[blockIdx.x] = blockIdx.x + 1; }"
+    out = Arena().allocate("out", 400000)
+    load(text).launch("k", (100000, 1, 1), (33, 1, 1), 0, [out], order)
+    assert (out.view.view(np.int32) == np.arange(1, 100001)).all()

@@ -45,9 +45,9 @@ inline uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; 
 inline float3 make_float3(float x, float y, float z) { return {x, y, z}; }
 
 #define threadIdx (__host_self()->index)
-#define blockIdx (__host_self()->block->block_index)
-#define blockDim (__host_self()->block->block_dim)
-#define gridDim (__host_self()->block->grid_dim)
+#define blockIdx (__host_self()->warp->block->block_index)
+#define blockDim (__host_self()->warp->block->block_dim)
+#define gridDim (__host_self()->warp->block->grid_dim)
 #define warpSize 32
 
 __forceinline__ void __syncthreads(int line = __builtin_LINE()) { __host_barrier(line); }

@@ -51,7 +51,7 @@ struct Worker : __host_block {
 Launch *current;               // for the signal handler: the one launch that runs
 struct sigaction previous[SIGNAL_COUNT];
 
-Worker &worker_of(__host_thread *thread) { return *static_cast<Worker *>(thread->block); }
+Worker &worker_of(__host_thread *thread) { return *static_cast<Worker *>(thread->warp->block); }
 
 // Records the first failure of a launch and leaves the block for good.
 [[noreturn]] __attribute__((format(printf, 4, 5))) void fail(Worker &worker, int kind, const __host_thread *thread,
@@ -105,7 +105,7 @@ void on_signal(int number, siginfo_t *info, void *argument) {
 #endif
   if (current && stacks_holding(current->pool, current->workers, sp)) {
     const __host_thread *thread = record_in(sp);
-    report_fault(*static_cast<Worker *>(thread->block), thread, number, info, write);
+    report_fault(*static_cast<Worker *>(thread->warp->block), thread, number, info, write);
   }
   for (int i = 0; i < SIGNAL_COUNT; i++)  // not ours: whoever was there before gets it
     if (SIGNALS[i] == number) sigaction(number, &previous[i], nullptr);

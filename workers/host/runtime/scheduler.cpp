@@ -41,6 +41,8 @@ inline void begin(Worker &worker, __host_warp &warp, __host_thread *thread, unsi
   thread->warp = &warp;
   warp.thread[lane] = thread;
   warp.fresh &= ~(1u << lane);
+  unsigned before = warp.descending ? lane + 1 : lane - 1;
+  if (before < 32 && warp.exist & ~warp.left & 1u << before) warp.thread[before]->beside = thread;
 }
 
 // Where to go on in this warp: a lane, or the block's scheduler when none can run.
@@ -49,7 +51,6 @@ inline __host_context *next_context(Worker &worker, __host_warp &warp) {
   unsigned lane = next_lane(warp);
   if (warp.fresh >> lane & 1) {
     __host_thread *thread = worker.free_threads[--worker.free_count];
-    thread->block = &worker;
     prepare(thread, thread_main);
     begin(worker, warp, thread, lane);
   }
@@ -149,6 +150,7 @@ void run_block(Worker &worker) {
     warp.exist = warp.runnable = warp.fresh = lanes < 32 ? (1u << lanes) - 1 : ~0u;
     warp.left = warp.converging = warp.at_barrier = warp.met = 0;
     warp.first = 32 * i;
+    warp.block = &worker;
     warp.descending = worker.launch->descending;
     if (~warp.exist)  // what a lane that doesn't exist holds is undefined
       for (unsigned lane = 0; lane < 32; lane++) warp.value[0][lane] = warp.value[1][lane] = POISON;

@@ -34,6 +34,7 @@ struct __host_warp {
   int barrier_line;
   unsigned value[2][32];
   __host_thread *thread[32];
+  struct __host_block *block;
   unsigned left;         // lanes that have returned
   unsigned converging;   // lanes waiting in a warp function of some lanes
   unsigned first;        // the linear index of lane 0
@@ -46,7 +47,7 @@ struct __attribute__((aligned(64))) __host_thread : __host_context {
   uint3 index;
   unsigned lane;
   __host_warp *warp;
-  __host_block *block;
+  __host_thread *beside;  // the lane that is next by the order of turns, once it has begun
 };
 
 inline __host_thread *__host_self() {
@@ -114,16 +115,10 @@ extern "C" void __host_switch(__host_context *from, __host_context *to);
 // the lane beside this one: that is tried apart, since a processor then foresees the branch and needn't wait for the
 // masks before it reads where to go.
 inline __attribute__((always_inline)) void __host_wait(__host_thread *self, __host_warp *warp, unsigned bit) {
-  unsigned runnable = warp->runnable & ~bit, begun = runnable & ~warp->fresh, up = bit << 1, down = bit >> 1;
+  unsigned runnable = warp->runnable & ~bit, begun = runnable & ~warp->fresh;
   warp->runnable = runnable;
-  __host_context *to;
-  if (!warp->descending && begun & up && !(runnable & (up - 1)))
-    to = warp->thread[self->lane + 1];
-  else if (warp->descending && begun & down && runnable < bit)
-    to = warp->thread[self->lane - 1];
-  else
-    to = __host_next(warp);
-  __host_switch(self, to);
+  bool beside = warp->descending ? begun & bit >> 1 && runnable < bit : begun & bit << 1 && !(runnable & (bit - 1));
+  __host_switch(self, __builtin_expect(beside, 1) ? self->beside : __host_next(warp));
 }
 
 inline __attribute__((always_inline)) void __host_barrier(int line) {
