@@ -297,6 +297,32 @@ def test_large_local_arrays_live_on_the_fibers_stack(run):
     assert run(text, [], ZEROS, block=64).tolist() == [16383.0] * 64
 
 
+@pytest.mark.parametrize("ucontext", [False, True], ids=["inline", "ucontext"])
+def test_frames_of_any_shape_survive_a_switch(run, ucontext):
+    text = (
+        K
+        + """(float *out, int n) {
+        float sized[n];
+        __attribute__((aligned(64))) float aligned[16];
+        double many[8];
+        for (int i = 0; i < 16; ++i) aligned[i] = i * threadIdx.x;
+        for (int i = 0; i < 8; ++i) many[i] = i + 0.5 * threadIdx.x;
+        sized[n - 1] = threadIdx.x;
+        for (int i = 0; i < 8; ++i) {
+            many[i] += __shfl_down_sync(~0u, many[7 - i], 1, 1);
+            sized[n - 1] += __shfl_xor_sync(~0u, sized[n - 1], 1);
+            __syncthreads();
+        }
+        out[threadIdx.x] = sized[n - 1] + aligned[3] + (float)many[2] + ((size_t)aligned % 64);
+    }"""
+    )
+    lane = np.arange(64)
+    pairs = (2 * (lane // 2) * 2 + 1) * 2**7
+    many = (2 + 0.5 * lane) + (5 + 0.5 * lane)
+    got = run(text, [], ZEROS, block=64, scalars=(37,), ucontext=ucontext)
+    assert got.tolist() == (pairs + 3 * lane + many).tolist()
+
+
 def test_template_entries_are_told_by_name(load):
     text = "template <int N> __global__ void t(int *out) { out[0] = N; }"
     module = load(text, entries=["t<3>", "t<4>"])

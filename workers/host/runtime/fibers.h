@@ -1,4 +1,4 @@
-// Stacks for fibers, and what a switch from one to another needs: nothing on x86-64, ucontext elsewhere or by choice.
+// Stacks for fibers, and what a switch from one to another needs: nothing but where to begin, or by choice ucontext.
 #pragma once
 
 #include <stdlib.h>
@@ -75,10 +75,12 @@ inline bool ready(Stacks &stacks, unsigned threads) {
 
 #ifdef HOST_INLINE_SWITCH
 
-// A new stack begins as if `body` had just been called.
+// A new stack begins as if `body` had just been called: on x86-64 with the place to return to on top.
 inline void prepare(__host_thread *thread, void (*body)()) {
-  void **top = (void **)thread - 1;
-  *top = nullptr;
+  void **top = (void **)thread;
+#ifdef __x86_64__
+  *--top = nullptr;
+#endif
   thread->sp = top;
   thread->ip = (void *)body;
 }

@@ -12,11 +12,11 @@ struct dim3 { unsigned x, y, z; };
 #define HOST_COLOURS 32ul
 #define HOST_COLOUR_BYTES (4096ul + 128ul)
 
-// Where a fiber goes on. On x86-64 the switch is part of the text: whoever switches keeps what it needs on its own
-// stack, so that four registers are all there is to exchange.
-#if defined(__x86_64__) && !defined(FARM_UCONTEXT)
+// Where a fiber goes on. The switch is part of the text: whoever switches keeps what it needs on its own stack, so
+// that stack pointer, place and the two registers a compiler may need for its frame are all there is to exchange.
+#ifndef FARM_UCONTEXT
 #define HOST_INLINE_SWITCH 1
-struct __host_context { void *sp, *ip, *bp, *bx; };
+struct __host_context { void *sp, *ip, *frame, *base; };
 #else
 struct __host_context { void *record; };  // the ucontext_t of the portable switch
 #endif
@@ -76,7 +76,7 @@ float __host_expf(float x);
 
 // ---- switching ---------------------------------------------------------------------------------------------
 
-#ifdef HOST_INLINE_SWITCH
+#if defined(HOST_INLINE_SWITCH) && defined(__x86_64__)
 
 #ifdef __AVX512F__
 #define HOST_MORE_REGISTERS "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", \
@@ -85,7 +85,6 @@ float __host_expf(float x);
 #define HOST_MORE_REGISTERS
 #endif
 
-// rbp and rbx are exchanged and not named as lost: a compiler may need them for its frame.
 inline __attribute__((always_inline)) void __host_switch(__host_context *from, __host_context *to) {
   __asm__ volatile(
       "leaq 1f(%%rip), %%rax\n\t"
@@ -103,6 +102,37 @@ inline __attribute__((always_inline)) void __host_switch(__host_context *from, _
       : "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1", "xmm2", "xmm3",
         "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15",
         HOST_MORE_REGISTERS "memory", "cc");
+}
+
+#elif defined(HOST_INLINE_SWITCH)
+
+#ifdef __ARM_FEATURE_SVE
+#define HOST_MORE_REGISTERS "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13", \
+  "p14", "p15",
+#else
+#define HOST_MORE_REGISTERS
+#endif
+
+// Hint 36 is `bti j`, and a jump by x17 may enter a function: both for systems that check where jumps land.
+inline __attribute__((always_inline)) void __host_switch(__host_context *from, __host_context *to) {
+  register __host_context *here __asm__("x0") = from, *there __asm__("x1") = to;
+  __asm__ volatile(
+      "adr x17, 1f\n\t"
+      "mov x16, sp\n\t"
+      "stp x16, x17, [%0]\n\t"
+      "stp x29, x19, [%0, #16]\n\t"
+      "ldp x16, x17, [%1]\n\t"
+      "ldp x29, x19, [%1, #16]\n\t"
+      "mov sp, x16\n\t"
+      "br x17\n"
+      "1:\n\t"
+      "hint #36"
+      : "+r"(here), "+r"(there)
+      :
+      : "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18", "x20",
+        "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x30", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7",
+        "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23",
+        "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31", HOST_MORE_REGISTERS "memory", "cc");
 }
 
 #else
