@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from kernels.errors import UsageError
 from kernels.inputs import FIXTURE_VERSION
 from kernels.kind import Kind
 from kernels.model import Build, Case, FromFile, Seeded, Shape, Source
-from kernels.op import Kernel, Op
+from kernels.op import Kernel, Op, Vector
 from workers.files import FileStore, held_tensor, load_npy, sample_rows
 from workers.gguf_file import Tensor
 
@@ -149,4 +150,15 @@ def _case(
     scalars = registry.op(kernel.op).scalars
     case = Case(kernel.op, kernel.name, kinds, shape, weights, x, words.build, scalars=scalars)
     catalog.check(case)
+    if words.x and not registry.op(case.op).refuses(case):
+        _demand_activations(words.x, case)
     return case
+
+
+def _demand_activations(path: str, case: Case) -> None:
+    """UsageError where the file's array isn't as large as what the case reads."""
+    read = [v for v in registry.op(case.op).operands(case) if isinstance(v, Vector) and not v.weights]
+    got = load_npy(Path(path), np.float32, ndims=(1, 2))
+    if got.size != sum(prod(vector.shape) for vector in read):
+        want = " then ".join(f"{vector.name} {vector.shape}" for vector in read)
+        raise UsageError(f"{path}: got float32 {got.shape}, want {want}")

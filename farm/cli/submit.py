@@ -1,0 +1,105 @@
+"""Stores a selection as a campaign and runs it on this machine's devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from farm.boards import wanted_backends
+from farm.campaign import GgufFile, Only, Order
+from farm.cli import options
+from farm.drive import Way, submit_and_finish
+from farm.gguf_cases import DEFAULT_ROWS
+from kernels import registry
+from kernels.catalog import DEFAULT_BUILDS, DEFAULT_SEEDS, NO_KIND, Selection
+from kernels.errors import UsageError
+from kernels.model import Build, Rule
+
+SELECTS = ("kinds", "ops", "kernels", "shapes", "families", "only")
+WHAT = (
+    "nothing selected; give --all-kinds, or any of --kind, --op, --kernel, --shape, --family, --only, --gguf"
+)
+
+
+@click.command("submit")
+@click.option("--all-kinds", is_flag=True, help="Every kernel for every kind.")
+@click.option("--kind", "kinds", multiple=True, help="Q4_K and mixes with it, or one mix: Q4_K+Q4_K+Q6_K.")
+@click.option("--op", "ops", multiple=True, help="matvec, mul_mm, ffn, …")
+@click.option("--kernel", "kernels", multiple=True, help="OP/NAME, or NAME for every op that has it.")
+@click.option("--shape", "shapes", multiple=True, help="matvec:ROWSxCOLS, mul_mm:ROWSxCOLSxBATCH, …")
+@click.option("--family", "families", multiple=True, help="Inputs: ordinary, tiny, onehot, …")
+@click.option(
+    "--seed", "seeds", multiple=True, type=click.IntRange(0), default=DEFAULT_SEEDS, show_default=True
+)
+@click.option(
+    "--build", "builds", multiple=True, type=options.BUILDS, help="Both of exact and default unless named."
+)
+@click.option(
+    "--backend", "backends", multiple=True, help="host, and cuda where there is a board, unless named."
+)
+@click.option("--device", default="*", metavar="GLOB", help="By class, board name or UUID.")
+@click.option("--gguf", type=options.FILE, help="Run this file's own weights.")
+@click.option("--batch", type=click.IntRange(1), help="With --gguf: mul_mm too, for that many tokens.")
+@click.option(
+    "--rows",
+    type=click.IntRange(0),
+    help=f"With --gguf: sample larger matrices; {DEFAULT_ROWS} unless named, 0 takes all.",
+)
+@click.option("--only", type=click.Choice([only.value for only in Only]), help="Cells in that state alone.")
+@options.rule
+@options.local
+@options.database
+@options.as_json
+def submit(
+    all_kinds: bool, gguf: str | None, batch: int | None, rows: int | None,
+    local: bool, url: str, as_json: bool, **words: Any,
+) -> int:  # fmt: skip
+    """Run a selection of cases and show the matrix.
+
+    \b
+    farm submit --all-kinds
+    farm submit --kernel matvec/block --kind Q4_K --shape 4096x4096
+    farm submit --gguf model.gguf --batch 33
+    farm submit --all-kinds --only stale
+
+    Exit code 3 where a verdict is bad. After Ctrl-C `farm resume` goes on.
+    """
+    if not (all_kinds or gguf or any(words[name] for name in SELECTS)):
+        raise UsageError(WHAT)
+    return submit_and_finish(url, order(gguf_file(gguf, batch, rows), **words), Way(local, as_json))
+
+
+def order(gguf: GgufFile | None, **words: Any) -> Order:
+    """The options as an order; names are checked where they are used, kinds put into capitals here."""
+    selection = Selection(
+        ops=words["ops"],
+        kernels=words["kernels"],
+        kinds=tuple(map(kind_name, words["kinds"])),
+        shapes=words["shapes"],
+        families=words["families"],
+        seeds=words["seeds"],
+        builds=tuple(map(Build, words["builds"])) or DEFAULT_BUILDS,
+    )
+    only = Only(words["only"]) if words["only"] else None
+    return Order(
+        selection, wanted_backends(words["backends"]), words["device"], Rule(words["rule"]), only, gguf
+    )
+
+
+def kind_name(text: str) -> str:
+    """q4_k+q6_k -> Q4_K+Q6_K"""
+    return "+".join(
+        NO_KIND if part.upper() == NO_KIND else registry.kind(part).name for part in text.split("+")
+    )
+
+
+def gguf_file(path: str | None, batch: int | None, rows: int | None) -> GgufFile | None:
+    if path:
+        return GgufFile(path, DEFAULT_ROWS if rows is None else rows, batch or 0)
+    if batch is not None or rows is not None:
+        raise UsageError(f"{'--batch' if batch is not None else '--rows'} goes with --gguf FILE")
+    return None
+
+
+COMMAND = submit

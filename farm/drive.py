@@ -1,0 +1,143 @@
+"""Runs a campaign to its end on this machine, whoever carries the messages, and says what came out."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import click
+from rich.console import Console
+
+from db import campaign, queue
+from db.campaign import CampaignRow
+from db.session import Database, open_database, open_existing
+from farm import boards, local
+from farm.boards import Board
+from farm.campaign import Order, submit
+from farm.coordinator import wall_clock
+from farm.gguf_cases import Listed
+from farm.progress import Bar
+from kernels import codec
+from kernels.errors import FarmError, UsageError
+
+
+class Interrupted(FarmError):
+    """Ctrl-C: what is stored stays, and the rest can be run later."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a campaign is run and what is printed of it."""
+
+    without_ray: bool
+    as_json: bool
+
+
+def submit_and_finish(url: str, order: Order, way: Way) -> int:
+    """Stores the campaign of an order and runs it; gives the exit code."""
+    here = boards.matching(boards.survey(order.backends), order.device)
+    database = open_database(url)
+    with only_farm_on(database):
+        submitted = submit(database, order, here, wall_clock())
+        for item in submitted.listed:
+            click.echo(f"{item.name}: {item.reason}", err=True)
+        return _finish(database, submitted.campaign_id, here, way, submitted.listed)
+
+
+def resume_and_finish(url: str, wanted: int | None, way: Way) -> int:
+    """Runs what a campaign still owes, the newest open one unless another is wanted; gives the exit code."""
+    database = open_existing(url)
+    with only_farm_on(database):
+        with database.reading() as s:
+            row = campaign.campaign_row(s, wanted) if wanted else _newest_open(campaign.open_campaigns(s))
+        order = codec.decode(Order, json.loads(row.selection))
+        here = boards.matching(boards.survey(order.backends), order.device)
+        return _finish(database, row.id, here, way)
+
+
+def _newest_open(rows: Sequence[CampaignRow]) -> CampaignRow:
+    if not rows:
+        raise UsageError("every campaign has all its verdicts; there is nothing to resume")
+    return rows[0]
+
+
+def _finish(
+    database: Database, campaign_id: int, here: Sequence[Board], way: Way, listed: Sequence[Listed] = ()
+) -> int:
+    """Runs a campaign until it is closed, prints what came out, and gives the exit code."""
+    with database.writing() as s:
+        campaign.put_first(s, campaign_id)
+    console = Console(stderr=True)
+    run = local.run
+    try:
+        with Bar(console) as bar:
+            row = run(database, campaign_id, here, bar)
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; farm resume {campaign_id} continues") from None
+    if way.as_json:
+        click.echo(json.dumps(_figures(row, listed)))
+    else:
+        _print_summary(database, campaign_id)
+    if row.is_open:
+        left = row.jobs - row.done
+        raise FarmError(
+            f"{left} of {row.jobs} jobs wait for a device that isn't here; there, farm resume {row.id}"
+        )
+    return 3 if row.bad else 0
+
+
+def _print_summary(database: Database, campaign_id: int) -> None:
+    # Imported late: the table's libraries are of no use to a campaign with --json.
+    from farm.terminal import print_summary
+
+    print_summary(database, campaign_id, Console())
+
+
+def _figures(row: CampaignRow, listed: Sequence[Listed]) -> dict[str, object]:
+    return {
+        "schema": 1,
+        "campaign": row.id,
+        "closed": not row.is_open,
+        "jobs": row.jobs,
+        "verdicts": {verdict.value: count for verdict, count in row.verdicts},
+        "rule": row.rule.value,
+        "listed": [{"name": item.name, "reason": item.reason} for item in listed],
+    }
+
+
+@contextmanager
+def only_farm_on(database: Database) -> Iterator[None]:
+    """Keeps other farms of this machine off a database file: two coordinators would take it from each other.
+
+    A server's database has no such file: there the epoch alone decides.
+    """
+    path = database.engine.url.database
+    if database.engine.dialect.name != "sqlite" or path is None:
+        yield
+        return
+    with open(f"{path}.lock", "a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise FarmError(
+                f"another farm (process {file.read().strip()}) is at work on {path}; wait for its end"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        _take_over(database)
+        yield
+
+
+def _take_over(database: Database) -> None:
+    """Frees the jobs of a farm that was killed: the lock says that nobody works on them."""
+    with database.writing() as s:
+        epoch = queue.raise_epoch(s, wall_clock())
+        queue.reclaim_all(s, epoch, wall_clock())

@@ -1,0 +1,79 @@
+"""`farm run`: one case in a child, what it prints, and its exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from farm.campaign import Submitted
+from farm.cli import main
+from kernels import codec, registry
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+
+
+@pytest.fixture
+def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Runs the command line in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str) -> Result:
+        return CliRunner().invoke(main, args)
+
+    return run
+
+
+def test_a_pass_shows_figures_and_exits_0(farm) -> None:
+    result = farm("run", "matvec/block", "Q4_0", "37x96", "--backend", "twin")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("PASS matvec/block Q4_0 37x96 ordinary exact on twin")
+    assert "37 judged by oracle, 0 outside the bound" in result.stdout
+    assert not (Path.cwd() / ".farm" / "farm.db").exists()
+
+
+def test_a_refused_shape_is_skip_and_exits_0(farm) -> None:
+    result = farm("run", "matvec/block", "Q4_0", "37x48", "--backend", "twin")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("SKIP")
+    assert "cols 48" in result.stdout
+
+
+def test_json_is_the_evidence_line(farm) -> None:
+    result = farm("run", "rmsnorm/block", "769", "--backend", "twin", "--json", "--repeats", "3")
+    line = json.loads(result.stdout)
+    assert (line["verdict"], line["repeats"]) == ("PASS", 3)
+    again = farm("run", "--case", json.dumps(line["case"]), "--backend", "twin", "--json")
+    assert json.loads(again.stdout)["case_id"] == line["case_id"]
+
+
+def test_the_rule_that_was_chosen_decides_the_exit_code(farm) -> None:
+    result = farm("run", "matvec/block", "Q4_0", "8x32", "--backend", "twin", "--rule", "exact")
+    assert result.exit_code == 0
+    assert "PASS by exact, which decides this run" in result.stdout
+
+
+@pytest.mark.parametrize("kind", list(registry.kinds()))
+def test_golden_blocks_give_ggmls_sums(kind: str, farm, tmp_path: Path) -> None:
+    data = np.load(GOLDEN / f"{kind.lower()}.npz", allow_pickle=False)
+    np.save(tmp_path / "blocks.npy", data["blocks"])
+    np.save(tmp_path / "x.npy", data["x"])
+    words = ("matvec/block", kind, "--weights", "blocks.npy", "--x", "x.npy", "--output", "y.npy")
+    result = farm("run", *words, "--backend", "twin")
+    assert result.exit_code == 0, result.output
+    y, want = np.load(tmp_path / "y.npy"), data["y_f64"]
+    assert y.shape == want.shape
+    assert np.sum((y - want) ** 2) / np.sum(want**2) < 1e-10
+
+
+def test_a_case_of_the_database_is_found_by_its_id(farm, submitted: Submitted, database, tmp_path) -> None:
+    with database.reading() as s:
+        (case_json,) = s.exec_driver_sql("SELECT case_json FROM cases LIMIT 1").one()
+    url = f"sqlite:///{tmp_path}/farm.db"
+    wanted = codec.hashlib.sha256(case_json.encode()).hexdigest()
+    result = farm("run", "--case", wanted[:12], "--db", url, "--backend", "twin", "--json")
+    assert json.loads(result.stdout)["case_id"] == wanted
+    assert farm("run", "--case", "f" * 64, "--db", url).exit_code == 2

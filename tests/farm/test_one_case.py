@@ -1,0 +1,128 @@
+"""Cases from the words of `farm run`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from farm.one_case import Words, from_json, from_words
+from kernels import codec, registry
+from kernels.errors import FarmError, UsageError
+from kernels.model import Build, Case, FromFile, Seeded, Shape
+from workers.files import FileStore
+
+MIX = ("Q4_K+Q4_K+Q6_K", "256x512")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path / "files")
+
+
+@pytest.fixture
+def blocks(tmp_path: Path) -> str:
+    """7 rows of 3 blocks of Q4_0."""
+    np.save(tmp_path / "blocks.npy", np.zeros((7, 3, 18), np.uint8))
+    return str(tmp_path / "blocks.npy")
+
+
+def test_a_kernel_a_kind_and_a_shape_make_a_seeded_case(store: FileStore) -> None:
+    case = from_words(Words("matvec/block", ("q4_0", "7x96"), Build.DEFAULT, "sparse", 5), store)
+    assert (case.kinds, case.shape) == (("Q4_0",), Shape.of(rows=7, cols=96))
+    assert (case.build, case.x) == (Build.DEFAULT, Seeded("sparse", 5, 1))
+
+
+def test_an_op_without_kinds_takes_a_shape_alone(store: FileStore) -> None:
+    case = from_words(Words("rmsnorm/block", ("769",)), store)
+    assert (case.kinds, case.shape["n"]) == ((), 769)
+    assert dict(case.scalars).keys() == {"eps"}
+
+
+@pytest.mark.parametrize("kernel", list(registry.all_kernels()))
+def test_every_kernel_can_be_named(kernel: str, store: FileStore) -> None:
+    op = registry.op(registry.kernel(kernel).op)
+    shape = "x".join(["256"] * sum(axis.default is None for axis in op.axes))
+    rest = ("Q4_K", shape) if op.matrices else (shape,)
+    case = from_words(Words(kernel, rest), store)
+    assert op.refuses(case) == ""
+    assert from_json(codec.canonical(case)) == case
+
+
+def test_blocks_give_the_shape(store: FileStore, blocks: str) -> None:
+    case = from_words(Words("matvec/block", ("Q4_0",), weights=blocks), store)
+    assert case.shape == Shape.of(rows=7, cols=96)
+    assert isinstance(case.weights, FromFile)
+    assert store.held(case.weights.sha256).path == blocks
+
+
+def test_activations_give_the_batch(store: FileStore, blocks: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((5, 96), np.float32))
+    words = Words("mul_mm/reference", ("Q4_0",), weights=blocks, x=str(tmp_path / "x.npy"))
+    assert from_words(words, store).shape == Shape.of(rows=7, cols=96, batch=5)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (Words("matvec/block"), "KIND SHAPE"),
+        (Words("matvec/block", ("Q4_0",)), "KIND SHAPE"),
+        (Words("matvec/block", ("Q4_0", "1x32", "1x32")), "KIND SHAPE"),
+        (Words("rmsnorm/block", ("Q4_0", "32")), "SHAPE"),
+        (Words("matvec/block", ("Q9_Z", "1x32")), "no kind named 'Q9_Z'"),
+        (Words("matvec/blck", ("Q4_0", "1x32")), "no kernel named 'matvec/blck'"),
+        (Words("matvec/block", ("Q4_0", "1y32")), "'1y32'"),
+        (Words("matvec/block", ("Q4_0+Q6_K", "1x256")), "2 kinds"),
+        (Words("matvec/block", ("Q4_0", "1x32"), family="odd"), "no family named 'odd'"),
+        (Words("matvec/block", ("Q4_0", "1x32"), gguf="no.gguf", tensors=("a",)), "alone"),
+        (Words("matvec/block", gguf="no.gguf"), "one --tensor"),
+        (Words("rmsnorm/block", gguf="no.gguf", tensors=("a",)), "reads a matrix"),
+        (Words("matvec/block", gguf="no.gguf", tensors=("a",)), "no.gguf"),
+        (Words("matvec/block", ("Q4_0",), weights="no.npy"), "no.npy"),
+        (Words("rmsnorm/block", weights="no.npy"), "one matrix"),
+    ],
+)
+def test_wrong_words_are_named(words: Words, says: str, store: FileStore) -> None:
+    with pytest.raises(FarmError, match=says):
+        from_words(words, store)
+
+
+def test_blocks_of_another_kind_are_refused(store: FileStore, blocks: str) -> None:
+    with pytest.raises(UsageError, match=r"\(rows, blocks, 22\) for Q5_0"):
+        from_words(Words("matvec/block", ("Q5_0",), weights=blocks), store)
+
+
+def test_activations_of_another_size_are_refused(store: FileStore, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(95, np.float32))
+    words = Words("matvec/block", ("Q4_0", "7x96"), x=str(tmp_path / "x.npy"))
+    with pytest.raises(UsageError, match=r"got float32 \(95,\), want x \(96,\)"):
+        from_words(words, store)
+
+
+def changed(**fields: object) -> str:
+    case = Case("matvec", "block", ("Q4_0",), Shape.of(rows=1, cols=32), Seeded("ordinary", 0, 1),
+                Seeded("ordinary", 0, 1), Build.EXACT)  # fmt: skip
+    return codec.canonical(replace(case, **fields))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "{}",
+        json.dumps({**json.loads(changed()), "extra": 1}),
+        json.dumps({**json.loads(changed()), "build": "slow"}),
+        changed(kinds=()),
+        changed(kinds=("q4_0",)),
+        changed(shape=Shape.of(n=3)),
+        changed(op="matmul"),
+        changed(x=Seeded("odd", 0, 1)),
+    ],
+)
+def test_json_that_is_no_case_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        from_json(text)
