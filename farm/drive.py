@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from rich.console import Console
 from db import campaign, queue
 from db.campaign import CampaignRow
 from db.session import Database, open_database, open_existing
-from farm import boards, local
+from farm import boards, cluster, local
 from farm.boards import Board
 from farm.campaign import Order, submit
 from farm.coordinator import wall_clock
@@ -73,8 +74,8 @@ def _finish(
     """Runs a campaign until it is closed, prints what came out, and gives the exit code."""
     with database.writing() as s:
         campaign.put_first(s, campaign_id)
-    console = Console(stderr=True)
-    run = local.run
+    console = Console(file=sys.stderr)
+    run = local.run if way.without_ray else cluster.run
     try:
         with Bar(console) as bar:
             row = run(database, campaign_id, here, bar)

@@ -43,23 +43,24 @@ def token_file(home: Path) -> Path:
     return path.absolute()
 
 
-def environment(token: Path) -> dict[str, str]:
+def environment(token: Path, home: Path) -> dict[str, str]:
     """What Ray must find in the environment before it is imported."""
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "FARM_STATE": str(home.absolute()),  # for actors, whatever folder they start in
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # leaves CUDA_VISIBLE_DEVICES alone
     }
 
 
 @contextmanager
-def ray_environment(token: Path) -> Iterator[None]:
+def ray_environment(token: Path, home: Path) -> Iterator[None]:
     """The environment of our Ray, for as long as the block runs."""
     before = dict(os.environ)
     for name in NOT_OURS:
         os.environ.pop(name, None)
-    os.environ.update(environment(token))
+    os.environ.update(environment(token, home))
     try:
         yield
     finally:

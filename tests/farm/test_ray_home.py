@@ -36,8 +36,9 @@ def test_the_environment_is_ours_inside_and_the_users_after(
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "another farm's")
     before = dict(os.environ)
-    with ray_home.ray_environment(tmp_path / "token"):
+    with ray_home.ray_environment(tmp_path / "token", tmp_path):
         assert os.environ["RAY_AUTH_MODE"] == "token"
+        assert os.environ["FARM_STATE"] == str(tmp_path)
         assert os.environ["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "token")
         assert not {"RAY_ADDRESS", "RAY_AUTH_TOKEN"} & set(os.environ)
     assert dict(os.environ) == before

@@ -1,0 +1,180 @@
+"""A Ray of the farm's own on this machine: private token, no dashboard, and nothing left when it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+from db.campaign import CampaignRow
+from db.session import Database, open_existing
+from farm import ray_home
+from farm.boards import Board
+from farm.coordinator import Coordinator
+from farm.progress import Bar
+from kernels import catalog
+from kernels.errors import FarmError
+from workers.protocol import Hello
+from workers.state import state_folder
+
+NAMESPACE = "farm"
+COORDINATOR = "coordinator"
+OBJECT_STORE_BYTES = 80 << 20  # Ray wants 75 MiB; messages are small and don't go through it
+CALLS_AT_ONCE = 16  # to the coordinator: they wait for the writer, not for each other
+GLANCE_S = 0.2
+STOP_S = 10.0  # for the running cases to end at Ctrl-C
+MAX_DEATHS = 5  # of one board's agents in a campaign; more is a machine that can't run the farm
+
+
+class CoordinatorActor(Coordinator):
+    """The coordinator in a process of its own, where it opens the database itself."""
+
+    def __init__(self, url: str, catalog_digest: str) -> None:
+        super().__init__(open_existing(url), catalog_digest)
+
+
+def run(database: Database, campaign_id: int, boards: Sequence[Board], bar: Bar) -> CampaignRow:
+    """Runs a campaign on a Ray that lives as long as this call; closed, or nothing here can go on with it."""
+    ray_home.refuse_public(ray_home.own_address())
+    home = state_folder()
+    token = ray_home.token_file(home)
+    with ray_home.ray_environment(token, home), started(home) as ray:
+        ports = ", ".join(map(str, ray_home.listening_ports(os.getpid())))
+        bar.note(f"farm: Ray listens on every interface, ports {ports}; only with the token in {token}")
+        farm = Farm(ray, database, campaign_id, bar)
+        try:
+            return farm.watch(boards)
+        except ray.exceptions.RayError as error:
+            raise FarmError(f"{one_line(error)}; farm resume {campaign_id} continues") from None
+        finally:
+            farm.end()
+
+
+@contextmanager
+def started(home: Path) -> Iterator[Any]:
+    """The module ray, with a cluster of ours running; what Ray prints goes to a log in the state folder."""
+    with ExitStack() as stack:
+        log = stack.enter_context((home / "ray.log").open("w", encoding="utf8"))
+        stack.enter_context(redirect_stdout(log))
+        stack.enter_context(redirect_stderr(log))
+        folder = tempfile.mkdtemp(prefix="farm-ray-")
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        # Imported here: it reads the environment, and the command line must not wait for it.
+        import ray
+
+        stack.callback(ray.shutdown)
+        try:
+            ray.init(
+                address="local",
+                num_cpus=0,  # no worker before an actor asks for one
+                num_gpus=0,
+                object_store_memory=OBJECT_STORE_BYTES,
+                include_dashboard=False,
+                namespace=NAMESPACE,
+                log_to_driver=False,
+                logging_level=logging.CRITICAL,
+                _temp_dir=folder,
+            )
+        except Exception as error:  # noqa: BLE001 - Ray raises whatever went wrong in its processes
+            raise FarmError(f"Ray did not start: {one_line(error)}; see {log.name}, or use --local") from None
+        yield ray
+
+
+def one_line(error: BaseException) -> str:
+    """The last line of what Ray says, without the traceback of another process in front of it."""
+    cause = getattr(error, "cause", None) or error
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    return f"{type(cause).__name__}: {lines[-1] if lines else 'no message'}"[:300]
+
+
+def address_of(database: Database) -> str:
+    """The database's URL as another process must write it."""
+    url = database.engine.url
+    if url.get_backend_name() == "sqlite":
+        url = url.set(database=str(Path(str(url.database)).absolute()))
+    return url.render_as_string(hide_password=False)
+
+
+class Farm:
+    """The actors of one campaign, and the watch over them."""
+
+    def __init__(self, ray: Any, database: Database, campaign_id: int, bar: Bar) -> None:
+        self._ray = ray
+        self._campaign_id = campaign_id
+        self._bar = bar
+        self._agents: dict[Any, tuple[Board, Any]] = {}  # the ref of its run -> board and actor
+        self._deaths: dict[str, int] = {}
+        options = {
+            "name": COORDINATOR,
+            "lifetime": "detached",
+            "num_cpus": 0,
+            "max_concurrency": CALLS_AT_ONCE,
+            "max_restarts": -1,  # a new one raises the epoch; agents say hello again
+            "max_task_retries": -1,
+        }
+        actor = ray.remote(CoordinatorActor).options(**options)
+        self._coordinator = actor.remote(address_of(database), catalog.digest())
+
+    def watch(self, boards: Sequence[Board]) -> CampaignRow:
+        """Shows the progress and replaces agents that died, until the campaign is closed or none is left."""
+        for board in boards:
+            self._start_agent(board)
+        while True:
+            row = self._call(self._coordinator.progress.remote(self._campaign_id))
+            self._bar.show(row)
+            if not row.is_open or not self._agents:
+                return row
+            ended, _ = self._ray.wait(list(self._agents), timeout=GLANCE_S)
+            for ref in ended:
+                self._agent_ended(ref)
+
+    def end(self) -> None:
+        """Lets the running cases end, then kills every actor."""
+        actors = [actor for _, actor in self._agents.values()]
+        with suppress(self._ray.exceptions.RayError):
+            for actor in actors:
+                actor.stop.remote()
+            if self._agents:
+                self._ray.wait(list(self._agents), num_returns=len(self._agents), timeout=STOP_S)
+        for actor in (*actors, self._coordinator):
+            with suppress(self._ray.exceptions.RayError, ValueError):
+                self._ray.kill(actor)
+
+    def _start_agent(self, board: Board) -> None:
+        # Imported here: the module imports ray.
+        from workers.ray_agent import start_agent
+
+        hello = Hello(str(uuid.uuid4()), board.device, board.backends, catalog.digest())
+        actor = start_agent(self._coordinator, hello)
+        self._agents[actor.run.remote()] = (board, actor)
+
+    def _agent_ended(self, ref: Any) -> None:
+        board, _ = self._agents.pop(ref)
+        name = board.device.slug
+        try:
+            summary = self._ray.get(ref)
+        except self._ray.exceptions.RayActorError:
+            self._deaths[name] = self._deaths.get(name, 0) + 1
+            if self._deaths[name] > MAX_DEATHS:
+                raise FarmError(
+                    f"the agent of {name} died {self._deaths[name]} times; see farm doctor"
+                ) from None
+            self._bar.note(f"farm: the agent of {name} died; another one takes its place")
+            self._start_agent(board)
+            return
+        except self._ray.exceptions.RayTaskError as error:
+            raise FarmError(f"{name}: {one_line(error)}") from None
+        if summary.refused:
+            raise FarmError(f"{name}: {summary.reason}")
+
+    def _call(self, ref: Any) -> Any:
+        try:
+            return self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError as error:
+            raise FarmError(one_line(error)) from None
