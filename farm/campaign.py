@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -57,23 +57,30 @@ class Order:
 
 
 @dataclass(frozen=True)
+class Work:
+    """What an order comes to before any database is asked."""
+
+    planned: tuple[Planned, ...]
+    listed: tuple[Listed, ...] = ()  # what of a file makes no case
+
+
+@dataclass(frozen=True)
 class Submitted:
-    """A stored campaign, and what of a file makes no job."""
+    """A stored campaign."""
 
     campaign_id: int
     jobs: int
-    listed: tuple[Listed, ...] = field(default=())
 
 
-def submit(database: Database, order: Order, boards: Sequence[Board], now_us: int) -> Submitted:
+def submit(database: Database, order: Order, work: Work, boards: Sequence[Board], now_us: int) -> Submitted:
     """Stores the campaign of an order; FarmError, and no row, where it yields no job."""
-    planned, listed = plan(order)
+    planned = work.planned
     targets = [Target(name, b.device.device_class) for b in boards for name in b.backends]
     with database.reading() as s:
         kept = keep(planned, order.only, targets, capability.cells(s)) if order.only else planned
         known = campaign.known_inputs(s, {item.case.inputs_key for item in kept})
     if not kept:
-        raise FarmError(_why_empty(order, planned, listed))
+        raise FarmError(_why_empty(order, work))
     digests = known | _make_inputs([item.case for item in kept], known)
     with database.writing() as s:
         _store_sources(s, kept)
@@ -86,16 +93,16 @@ def submit(database: Database, order: Order, boards: Sequence[Board], now_us: in
             targets=targets,
             now_us=now_us,
         )
-    return Submitted(campaign_id, len(kept) * len(set(targets)), listed)
+    return Submitted(campaign_id, len(kept) * len(set(targets)))
 
 
-def plan(order: Order) -> tuple[tuple[Planned, ...], tuple[Listed, ...]]:
-    """The cases of an order, and what of its file makes none."""
+def plan(order: Order) -> Work:
+    """The cases of an order, and what of its file makes none; wrong words and bad files are refused here."""
     if order.gguf is None:
-        return catalog.expand(order.selection), ()
+        return Work(catalog.expand(order.selection))
     held = FileStore().register(Path(order.gguf.path))
     found = gguf_cases.cases(held, _choice(order))
-    return tuple(Planned(case, 1) for case in found), gguf_cases.listed(held, registry.kinds())
+    return Work(tuple(Planned(case, 1) for case in found), gguf_cases.listed(held, registry.kinds()))
 
 
 def keep(
@@ -184,13 +191,11 @@ def _choice(order: Order) -> gguf_cases.Choice:
     )
 
 
-def _why_empty(order: Order, planned: Sequence[Planned], listed: Sequence[Listed]) -> str:
-    if planned:
-        return f"no job: none of the {len(planned)} cases' cells is {order.only}; farm status shows them"
+def _why_empty(order: Order, work: Work) -> str:
+    if work.planned:
+        return f"no job: none of the {len(work.planned)} cases' cells is {order.only}; farm status shows them"
     if order.gguf:
-        return (
-            f"no job: {order.gguf.path} has no tensor that these kernels take; {len(listed)} have no kernels"
-        )
+        return f"no job: {order.gguf.path} has no tensor that these kernels take ({len(work.listed)} listed)"
     return f"no job: no kernel fits {_words(order.selection)} together; farm kernels lists them"
 
 

@@ -18,7 +18,7 @@ from db.campaign import CampaignRow
 from db.session import Database, open_database, open_existing
 from farm import boards, cluster, local
 from farm.boards import Board
-from farm.campaign import Order, submit
+from farm.campaign import Order, plan, submit
 from farm.coordinator import wall_clock
 from farm.gguf_cases import Listed
 from farm.progress import Bar
@@ -42,13 +42,14 @@ class Way:
 
 def submit_and_finish(url: str, order: Order, way: Way) -> int:
     """Stores the campaign of an order and runs it; gives the exit code."""
+    work = plan(order)
     here = boards.matching(boards.survey(order.backends), order.device)
     database = open_database(url)
     with only_farm_on(database):
-        submitted = submit(database, order, here, wall_clock())
-        for item in submitted.listed:
+        submitted = submit(database, order, work, here, wall_clock())
+        for item in work.listed:
             click.echo(f"{item.name}: {item.reason}", err=True)
-        return _finish(database, submitted.campaign_id, here, way, submitted.listed)
+        return _finish(database, submitted.campaign_id, here, way, work.listed)
 
 
 def resume_and_finish(url: str, wanted: int | None, way: Way) -> int:

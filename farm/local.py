@@ -8,8 +8,6 @@ import threading
 import uuid
 from collections.abc import Sequence
 
-from workers.agent import Agent
-
 from db.campaign import CampaignRow
 from db.session import Database
 from farm.boards import Board
@@ -17,6 +15,7 @@ from farm.coordinator import Coordinator
 from farm.progress import Bar
 from kernels import catalog
 from kernels.errors import FarmError
+from workers.agent import Agent
 from workers.isolate import Isolated
 from workers.protocol import Hello
 from workers.spool import Spool

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from db.session import Database, open_database
 from farm.boards import Board
-from farm.campaign import Order, Submitted, submit
+from farm.campaign import Order, Submitted, plan, submit
+from farm.cli import main
 from farm.coordinator import Coordinator
 from kernels import catalog
 from kernels.catalog import Selection
@@ -74,6 +76,17 @@ class FakeAgent:
 
 
 @pytest.fixture
+def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Runs the command line in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str) -> Result:
+        return CliRunner().invoke(main, args)
+
+    return run
+
+
+@pytest.fixture
 def clock() -> Clock:
     return Clock()
 
@@ -88,7 +101,17 @@ def database(tmp_path: Path) -> Iterator[Database]:
 @pytest.fixture
 def submitted(database: Database) -> Submitted:
     """Six jobs: three shapes in two builds on the twin of a processor."""
-    return submit(database, Order(SMALL, ("twin",)), [Board(DEVICE, ("twin",))], now_us=1)
+    return store(database, Order(SMALL, ("twin",)), DEVICE)
+
+
+def store(database: Database, order: Order, device: Device) -> Submitted:
+    return submit(database, order, plan(order), [Board(device, ("twin",))], now_us=1)
+
+
+@pytest.fixture
+def store_order(database: Database) -> Callable[[Order, Device], Submitted]:
+    """Stores an order for the twin of a device."""
+    return lambda order, device: store(database, order, device)
 
 
 @pytest.fixture

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from farm.campaign import Submitted
-from farm.cli import main
-from kernels import codec, registry
+from kernels import registry
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
-
-
-@pytest.fixture
-def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Runs the command line in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: str) -> Result:
-        return CliRunner().invoke(main, args)
-
-    return run
 
 
 def test_a_pass_shows_figures_and_exits_0(farm) -> None:
@@ -58,13 +46,14 @@ def test_the_rule_that_was_chosen_decides_the_exit_code(farm) -> None:
 
 @pytest.mark.parametrize("kind", list(registry.kinds()))
 def test_golden_blocks_give_ggmls_sums(kind: str, farm, tmp_path: Path) -> None:
-    data = np.load(GOLDEN / f"{kind.lower()}.npz", allow_pickle=False)
-    np.save(tmp_path / "blocks.npy", data["blocks"])
-    np.save(tmp_path / "x.npy", data["x"])
+    with np.load(GOLDEN / f"{kind.lower()}.npz", allow_pickle=False) as data:
+        blocks, x, want = data["blocks"], data["x"], data["y_f64"]
+    np.save(tmp_path / "blocks.npy", blocks)
+    np.save(tmp_path / "x.npy", x)
     words = ("matvec/block", kind, "--weights", "blocks.npy", "--x", "x.npy", "--output", "y.npy")
     result = farm("run", *words, "--backend", "twin")
     assert result.exit_code == 0, result.output
-    y, want = np.load(tmp_path / "y.npy"), data["y_f64"]
+    y = np.load(tmp_path / "y.npy")
     assert y.shape == want.shape
     assert np.sum((y - want) ** 2) / np.sum(want**2) < 1e-10
 
@@ -73,7 +62,7 @@ def test_a_case_of_the_database_is_found_by_its_id(farm, submitted: Submitted, d
     with database.reading() as s:
         (case_json,) = s.exec_driver_sql("SELECT case_json FROM cases LIMIT 1").one()
     url = f"sqlite:///{tmp_path}/farm.db"
-    wanted = codec.hashlib.sha256(case_json.encode()).hexdigest()
+    wanted = hashlib.sha256(case_json.encode()).hexdigest()
     result = farm("run", "--case", wanted[:12], "--db", url, "--backend", "twin", "--json")
     assert json.loads(result.stdout)["case_id"] == wanted
     assert farm("run", "--case", "f" * 64, "--db", url).exit_code == 2

@@ -10,8 +10,7 @@ import pytest
 from db import evidence, queue
 from db.campaign import jobs_of
 from db.session import Database
-from farm.boards import Board
-from farm.campaign import Order, Submitted, submit
+from farm.campaign import Order, Submitted
 from farm.coordinator import Coordinator
 from kernels.catalog import Selection
 from kernels.model import Device, Rule, Verdict
@@ -157,9 +156,9 @@ def test_a_class_that_joins_gets_jobs_of_its_own(agent, coordinator, make_agent,
     assert coordinator.progress(submitted.campaign_id).jobs == 12
 
 
-def test_a_class_that_the_campaign_does_not_name_gets_none(database, coordinators, make_agent) -> None:
+def test_a_class_that_the_campaign_does_not_name_gets_none(store_order, coordinators, make_agent) -> None:
     order = Order(Selection(ops=("rmsnorm",)), ("twin",), device="cpu-other*")
-    submit(database, order, [Board(ANOTHER, ("twin",))], now_us=1)
+    store_order(order, ANOTHER)
     coordinator = coordinators()
     assert make_agent(coordinator).ask().drained
     assert make_agent(coordinator, device=ANOTHER).ask().leases
@@ -187,8 +186,10 @@ def test_a_line_about_another_source_frees_no_lease(agent, clock, coordinator, s
     assert coordinator.progress(submitted.campaign_id).waiting == 6
 
 
-def test_the_rule_comes_with_the_lease(database, coordinators: Callable[[], Coordinator], make_agent) -> None:
+def test_the_rule_comes_with_the_lease(
+    store_order, coordinators: Callable[[], Coordinator], make_agent
+) -> None:
     order = Order(Selection(ops=("rmsnorm",)), ("twin",), rule=Rule.EXACT)
-    submit(database, order, [Board(ANOTHER, ("twin",))], now_us=1)
+    store_order(order, ANOTHER)
     leases = make_agent(coordinators(), device=ANOTHER).ask(1).leases
     assert [lease.rule for lease in leases] == [Rule.EXACT]

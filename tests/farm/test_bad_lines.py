@@ -1,0 +1,70 @@
+"""Bad command lines: one line on stderr, the right exit code, no traceback and no row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+Farm = Callable[..., Result]
+
+BAD = [
+    (("submit",), 2, "nothing selected"),
+    (("submit", "--all-kinds", "--kind", "Q9_Z"), 2, "Q9_Z"),
+    (("submit", "--op", "matmul"), 2, "no op named 'matmul'"),
+    (("submit", "--kernel", "matvec/blck"), 2, "matvec/blck"),
+    (("submit", "--kind", "Q4_0", "--shape", "3x32"), 2, "3x32"),
+    (("submit", "--op", "matvec", "--shape", "3by32"), 2, "3by32"),
+    (("submit", "--op", "matvec", "--shape", "mul_mm:1x32x1"), 2, "mul_mm"),
+    (("submit", "--op", "matvec", "--family", "odd"), 2, "odd"),
+    (("submit", "--op", "matvec", "--seed", "-1"), 2, "-1"),
+    (("submit", "--op", "matvec", "--build", "fast"), 2, "fast"),
+    (("submit", "--op", "matvec", "--backend", "opencl"), 2, "opencl"),
+    (("submit", "--op", "matvec", "--rule", "loose"), 2, "loose"),
+    (("submit", "--op", "matvec", "--only", "old"), 2, "old"),
+    (("submit", "--op", "matvec", "--device", "H100*", "--backend", "twin"), 1, "H100*"),
+    (("submit", "--op", "matvec", "--batch", "3"), 2, "--gguf"),
+    (("submit", "--op", "matvec", "--db", "mysql://x/y"), 2, "mysql"),
+    (("submit", "--op", "matvec", "--backend", "twin", "--only", "stale"), 1, "stale"),
+    (("submit", "--op", "matvec", "--backend", "twin", "--only", "bad"), 1, "bad"),
+    (("submit", "--kernel", "rmsnorm/block", "--kind", "Q4_0", "--backend", "twin"), 1, "rmsnorm/block"),
+    (("submit", "--gguf", "missing.gguf", "--backend", "twin"), 1, "missing.gguf"),
+    (("submit", "--gguf", "junk", "--backend", "twin"), 1, "magic"),
+    (("resume",), 1, "no database"),
+    (("resume", "0"), 2, "0"),
+    (("resume", "one"), 2, "one"),
+    (("import",), 2, "BUNDLE"),
+    (("import", "missing.jsonl"), 1, "missing.jsonl"),
+    (("import", "junk"), 1, "junk"),
+    (("run",), 2, "nothing to run"),
+    (("run", "matvec/block", "Q4_0", "3x32", "--case", "{}"), 2, "two cases"),
+    (("run", "--case", "{}"), 2, "no case"),
+    (("run", "--case", "abc"), 1, "no database"),
+    (("run", "matvec/block", "Q4_0", "3x32", "--backend", "opencl"), 2, "opencl"),
+    (("run", "matvec/block", "Q4_0", "3x32", "--x", "x.npy"), 2, "x.npy"),
+    (("run", "matvec/block", "Q4_0", "--weights", "junk"), 1, "junk"),
+    (("run", "matvec/block", "Q4_0", "3x32", "--repeats", "0"), 2, "0"),
+    (("run", "matvec/block", "--gguf", "junk", "--tensor", "a"), 1, "magic"),
+    (("run", "--frobnicate"), 2, "--frobnicate"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "says"), BAD, ids=[" ".join(words) for words, _, _ in BAD])
+def test_a_bad_command_line_is_one_line(
+    words: tuple[str, ...], code: int, says: str, farm: Farm, tmp_path: Path
+) -> None:
+    (tmp_path / "junk").write_text("not what anybody wants\n")
+    np.save(tmp_path / "x.npy", np.zeros(31, np.float32))
+    result = farm(*words, *(["--local"] if words[0] == "submit" else []))
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr.startswith("farm: ")
+    assert result.stderr.count("\n") == 1
+    assert says in result.stderr
+
+
+def test_the_database_is_left_alone_by_a_bad_selection(farm: Farm, tmp_path: Path) -> None:
+    assert farm("submit", "--op", "matmul", "--local").exit_code == 2
+    assert not (tmp_path / ".farm").exists()

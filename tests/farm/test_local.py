@@ -1,0 +1,245 @@
+"""`farm submit --local` and `farm resume --local`, end to end in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from db.campaign import campaign_row, jobs_of
+from db.session import Database, open_existing
+from farm import ray_home
+from kernels.model import Verdict
+from workers import backend as backends
+from workers.backend import Unavailable
+
+DATA = Path(__file__).parents[1] / "data"
+ONE_CELL = ("--kernel", "matvec/block", "--kind", "Q4_0", "--local", "--json")
+Farm = Callable[..., Result]
+
+
+def missing(backend: str) -> str:
+    try:
+        backends.backend(backend).devices()
+    except Unavailable as error:
+        return str(error)
+    return ""
+
+
+def figures(result: Result) -> dict[str, object]:
+    assert result.exit_code in (0, 3), result.output
+    found = json.loads(result.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("backend", ["twin", "host"])
+def test_a_campaign_ends_with_a_verdict_for_every_job(backend: str, farm: Farm) -> None:
+    if reason := missing(backend):
+        pytest.skip(reason)
+    result = farm("submit", *ONE_CELL, "--backend", backend)
+    assert result.exit_code == 0
+    found = figures(result)
+    assert found["closed"] is True
+    assert found["verdicts"] == {"PASS": found["jobs"]}
+    assert int(str(found["jobs"])) >= 16
+
+
+def test_the_matrix_and_a_line_are_shown_at_the_end(farm: Farm) -> None:
+    result = farm("submit", *ONE_CELL[:-1], "--backend", "twin")
+    assert result.exit_code == 0
+    assert "campaign 1:" in result.stdout.splitlines()[-1]
+    assert "PASS" in result.stdout
+
+
+def test_a_bad_verdict_exits_3(farm: Farm) -> None:
+    if reason := missing("host"):
+        pytest.skip(reason)
+    # A build that contracts has other bits than the twin: right by the bound, wrong by the rule `exact`.
+    words = (
+        "--op",
+        "mul_mm",
+        "--kind",
+        "Q4_0",
+        "--shape",
+        "37x3072x5",
+        "--build",
+        "default",
+        "--local",
+        "--json",
+    )
+    assert farm("submit", *words).exit_code == 0
+    result = farm("submit", *words, "--rule", "exact")
+    assert result.exit_code == 3
+    assert figures(result)["verdicts"] == {"FAIL": 1}
+
+
+def test_only_never_leaves_nothing_after_a_run(farm: Farm) -> None:
+    words = (*ONE_CELL, "--backend", "twin")
+    assert farm("submit", *words, "--only", "never").exit_code == 0
+    again = farm("submit", *words, "--only", "never")
+    assert again.exit_code == 1
+    assert "none of the" in again.stderr
+    assert "never" in again.stderr
+
+
+def test_a_files_own_weights_pass_and_the_rest_is_listed(farm: Farm, tmp_path: Path) -> None:
+    result = farm("submit", "--gguf", str(DATA / "tiny-mixed.gguf"), "--backend", "twin", "--local", "--json")
+    assert result.exit_code == 0
+    found = figures(result)
+    listed = [item["name"] for item in found["listed"]]  # type: ignore[attr-defined]
+    assert [name for name in listed if name.endswith(".ffn")] == ["blk.3.ffn", "blk.4.ffn", "blk.5.ffn"]
+    assert len(listed) == 29 + 3
+    with opened(tmp_path).reading() as s:
+        jobs = jobs_of(s, 1)
+    tensors = {t for job in jobs if job.case.op == "matvec" for t in job.case.weights.tensors}  # type: ignore[union-attr]
+    layers = {job.case.weights.tensors for job in jobs if job.case.op == "ffn"}  # type: ignore[union-attr]
+    assert len(tensors) == 29
+    assert {names[0] for names in layers} == {f"blk.{n}.ffn_gate.weight" for n in range(3)}
+    assert {job.verdict for job in jobs} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize("size", [0, 3, 100, 5000, 200_000])
+def test_a_truncated_file_is_one_line_and_no_row(size: int, farm: Farm, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes((DATA / "tiny-mixed.gguf").read_bytes()[:size])
+    result = farm("submit", "--gguf", "cut.gguf", "--backend", "twin", "--local")
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert "cut.gguf" in result.stderr
+    assert not (tmp_path / ".farm" / "farm.db").exists()
+
+
+def opened(folder: Path) -> Database:
+    return open_existing(f"sqlite:///{folder}/.farm/farm.db")
+
+
+def test_a_second_farm_on_the_same_database_is_told_who_is_there(farm: Farm, tmp_path: Path) -> None:
+    assert farm("submit", *ONE_CELL, "--backend", "twin").exit_code == 0
+    holder = (
+        "import fcntl; f = open('.farm/farm.db.lock', 'a'); fcntl.flock(f, 2); print(flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        result = farm("submit", *ONE_CELL, "--backend", "twin")
+        other.kill()
+    assert result.exit_code == 1
+    assert "another farm" in result.stderr
+
+
+def start(folder: Path, *args: str) -> subprocess.Popen[str]:
+    """`farm …` in a process group of its own, as a terminal has it."""
+    code = "import signal; signal.signal(2, signal.default_int_handler); from farm.cli import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *args],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(DATA.parents[1])},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_verdicts(process: subprocess.Popen[str], folder: Path) -> None:
+    """Returns when the campaign has its first verdict, and fails when the process ends before."""
+    while process.poll() is None:
+        if (folder / ".farm" / "farm.db").exists() and (folder / ".farm" / "spool").exists():
+            with opened(folder).reading() as s:
+                if s.exec_driver_sql("SELECT count(*) FROM job WHERE state = 'done'").scalar():
+                    return
+    raise AssertionError(process.communicate()[1])
+
+
+MANY = (
+    "submit",
+    "--op",
+    "matvec",
+    "--kind",
+    "Q4_K",
+    "--kind",
+    "Q6_K",
+    "--backend",
+    "twin",
+    "--local",
+    "--json",
+)
+
+
+def test_ctrl_c_exits_130_and_resume_finishes(farm: Farm, tmp_path: Path) -> None:
+    process = start(tmp_path, *MANY)
+    wait_for_verdicts(process, tmp_path)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert "farm resume 1 continues" in err
+    assert "Traceback" not in err
+    found = figures(farm("resume", "--local", "--json"))
+    assert (found["campaign"], found["closed"]) == (1, True)
+    assert farm("resume", "--local").exit_code == 2
+
+
+def test_local_opens_no_port(tmp_path: Path) -> None:
+    process = start(tmp_path, *MANY)
+    wait_for_verdicts(process, tmp_path)
+    assert ray_home.listening_ports(process.pid) == ()
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate()
+
+
+def test_a_killed_farm_is_resumed_and_every_job_has_one_verdict(farm: Farm, tmp_path: Path) -> None:
+    process = start(tmp_path, *MANY)
+    wait_for_verdicts(process, tmp_path)
+    process.kill()
+    process.communicate()
+    found = figures(farm("resume", "1", "--local", "--json"))
+    assert found["verdicts"] == {"PASS": found["jobs"]}
+    with opened(tmp_path).reading() as s:
+        assert campaign_row(s, 1).closed_us is not None
+
+
+def test_a_bundle_is_imported_once(farm: Farm, tmp_path: Path) -> None:
+    assert farm("submit", *ONE_CELL, "--backend", "twin").exit_code == 0
+    bundle = tmp_path / "there.jsonl"
+    write_bundle(bundle, opened(tmp_path))
+    words = ("import", "there.jsonl", "--db", f"sqlite:///{tmp_path}/other/farm.db", "--json")
+    first, second = (json.loads(farm(*words).stdout)["bundles"][0] for _ in range(2))
+    assert first["new"] == second["repeated"] >= 16
+    assert first["repeated"] == second["new"] == 0
+
+
+def write_bundle(path: Path, database: Database) -> None:
+    from db.evidence import of_job
+    from workers.bundle import Writer
+
+    writer = Writer(path)
+    with database.reading() as s:
+        for job in jobs_of(s, 1):
+            writer.append(of_job(s, job.id)[0].line)
+    writer.close()
+
+
+def test_a_torn_line_is_reported_and_earlier_damage_refuses_the_file(farm: Farm, tmp_path: Path) -> None:
+    assert farm("submit", *ONE_CELL, "--backend", "twin").exit_code == 0
+    bundle = tmp_path / "there.jsonl"
+    write_bundle(bundle, opened(tmp_path))
+    data = bundle.read_bytes()
+    bundle.write_bytes(data[:-20])
+    torn = farm("import", "there.jsonl")
+    assert torn.exit_code == 0
+    assert "torn" in torn.stderr
+    bundle.write_bytes(data.replace(b'"PASS"', b'"SKIP"', 1))
+    damaged = farm("import", "there.jsonl")
+    assert damaged.exit_code == 1
+    assert damaged.stderr.count("\n") == 1
+    assert "refused" in damaged.stderr
