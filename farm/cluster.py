@@ -20,6 +20,7 @@ from farm.coordinator import Coordinator
 from farm.progress import Bar
 from kernels import catalog
 from kernels.errors import FarmError
+from workers import json_calls
 from workers.protocol import Hello
 from workers.state import state_folder
 
@@ -37,6 +38,10 @@ class CoordinatorActor(Coordinator):
 
     def __init__(self, url: str, catalog_digest: str) -> None:
         super().__init__(open_existing(url), catalog_digest)
+
+    def call(self, name: str, text: str) -> str:
+        """One of the four calls, as JSON."""
+        return json_calls.answer(self, name, text)
 
 
 def run(database: Database, campaign_id: int, boards: Sequence[Board], bar: Bar) -> CampaignRow:

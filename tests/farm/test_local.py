@@ -69,7 +69,7 @@ def test_a_bad_verdict_exits_3(farm: Farm) -> None:
         "--kind",
         "Q4_0",
         "--shape",
-        "37x3072x5",
+        "37x768x5",
         "--build",
         "default",
         "--local",
