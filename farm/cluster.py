@@ -131,7 +131,7 @@ class Farm:
         for board in boards:
             self._start_agent(board)
         while True:
-            row = self._call(self._coordinator.progress.remote(self._campaign_id))
+            row: CampaignRow = self._call(self._coordinator.progress.remote(self._campaign_id))
             self._bar.show(row)
             if not row.is_open or not self._agents:
                 return row

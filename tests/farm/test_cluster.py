@@ -21,7 +21,7 @@ from kernels.model import Verdict
 from tests.farm.http2 import UNAUTHENTICATED, grpc_status, http_status
 
 ROOT = Path(cluster.__file__).parents[1]
-SUBMIT = ("submit", "--op", "matvec", "--kind", "Q4_K", "--kind", "Q6_K", "--backend", "twin", "--json")
+SUBMIT = ("submit", "--op", "matvec", "--backend", "twin", "--json")
 # One call of every service that a Ray 2.60 node has; a server that lacks it says 12, unimplemented.
 CALLS = (
     "/ray.rpc.NodeManagerService/GetNodeStats",
@@ -29,6 +29,7 @@ CALLS = (
     "/ray.rpc.CoreWorkerService/PushTask",
     "/ray.rpc.ObjectManagerService/Push",
 )
+REFUSED = {UNAUTHENTICATED, 401, 403}
 AGENT_CALL = "/get_or_create_runtime_env"  # the one HTTP server
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -52,11 +53,13 @@ def named(pid: int) -> str:
     return ""
 
 
-def wait_for(process: subprocess.Popen[str], name: str, folder: Path, verdicts: int) -> int:
-    """The id of the descendant of that name, once so many jobs have verdicts."""
+def wait_for(process: subprocess.Popen[str], name: str, folder: Path, besides: int = 0) -> int:
+    """The id of the descendant of that name, another one than `besides`, once a job has its verdict."""
     while process.poll() is None:
-        found = [pid for pid in ray_home.descendants(process.pid) if named(pid) == name]
-        if found and count_done(folder) >= verdicts:
+        found = [
+            pid for pid in ray_home.descendants(process.pid) if named(pid).startswith(name) and pid != besides
+        ]
+        if found and count_done(folder):
             return found[0]
     raise AssertionError(process.communicate()[1])
 
@@ -99,16 +102,16 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
-        agent = wait_for(process, "ray::RayAgent", story.folder, verdicts=1)
+        for name in ("ray::RayAgent", "ray::CoordinatorActor"):
+            victim = wait_for(process, name, story.folder)
+            os.kill(victim, signal.SIGKILL)
+            wait_for(process, name, story.folder, besides=victim)
         token = (story.folder / ".farm" / "token").read_text()
         ports = ray_home.listening_ports(process.pid)
         story.pids = set(ray_home.descendants(process.pid))
         story.answers = {
             name: knock(ports, t) for name, t in (("none", ""), ("wrong", "0" * 64), ("right", token))
         }
-        os.kill(agent, signal.SIGKILL)
-        coordinator = wait_for(process, "ray::CoordinatorActor", story.folder, verdicts=1)
-        os.kill(coordinator, signal.SIGKILL)
         story.out, story.err = process.communicate()
         story.code = process.returncode
     finally:
@@ -131,8 +134,7 @@ def test_every_job_has_one_verdict_after_its_agent_and_coordinator_were_killed(s
 def test_the_user_reads_lines_and_no_traceback(story: Story) -> None:
     assert "the agent of cpu-" in story.err
     assert "another one takes its place" in story.err
-    assert "Traceback" not in story.err
-    assert "raylet" not in story.err
+    assert [line for line in story.err.splitlines() if not line.startswith(("farm: ", "campaign 1 "))] == []
 
 
 def test_the_token_is_its_owners_alone(story: Story) -> None:
@@ -144,13 +146,13 @@ def test_every_port_refuses_a_client_without_the_token(token: str, story: Story)
     answers = story.answers[token]
     assert len(answers) >= 5  # GCS, raylet twice, driver, coordinator, agent, runtime environments
     for port, statuses in answers.items():
-        assert {UNAUTHENTICATED, 401} & set(statuses), f"port {port} said {statuses}"
+        assert REFUSED & set(statuses), f"port {port} said {statuses}"
         assert not {0, 200} & set(statuses), f"port {port} said {statuses}"
 
 
 def test_the_same_calls_with_the_token_are_let_in(story: Story) -> None:
     statuses = {status for answers in story.answers["right"].values() for status in answers}
-    assert not {UNAUTHENTICATED, 401} & statuses
+    assert not REFUSED & statuses
     assert statuses
 
 
