@@ -68,6 +68,7 @@ def started(home: Path) -> Iterator[Any]:
         log = stack.enter_context((home / "ray.log").open("w", encoding="utf8"))
         stack.enter_context(redirect_stdout(log))
         stack.enter_context(redirect_stderr(log))
+        stack.enter_context(descriptors_to(log.fileno()))
         folder = tempfile.mkdtemp(prefix="farm-ray-")
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         # Imported here: it reads the environment, and the command line must not wait for it.
@@ -89,6 +90,20 @@ def started(home: Path) -> Iterator[Any]:
         except Exception as error:  # noqa: BLE001 - Ray raises whatever went wrong in its processes
             raise FarmError(f"Ray did not start: {one_line(error)}; see {log.name}, or use --local") from None
         yield ray
+
+
+@contextmanager
+def descriptors_to(log: int) -> Iterator[None]:
+    """Sends this process's standard output and error elsewhere: Ray's C++ parts know no other place."""
+    copies = {number: os.dup(number) for number in (1, 2)}
+    for number in copies:
+        os.dup2(log, number)
+    try:
+        yield
+    finally:
+        for number, copy in copies.items():
+            os.dup2(copy, number)
+            os.close(copy)
 
 
 def one_line(error: BaseException) -> str:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TextIO
 
 import click
 from rich.console import Console
@@ -75,10 +76,9 @@ def _finish(
     """Runs a campaign until it is closed, prints what came out, and gives the exit code."""
     with database.writing() as s:
         campaign.put_first(s, campaign_id)
-    console = Console(file=sys.stderr)
     run = local.run if way.without_ray else cluster.run
     try:
-        with Bar(console) as bar:
+        with own_stderr() as stderr, Bar(Console(file=stderr)) as bar:
             row = run(database, campaign_id, here, bar)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; farm resume {campaign_id} continues") from None
@@ -92,6 +92,18 @@ def _finish(
             f"{left} of {row.jobs} jobs wait for a device that isn't here; there, farm resume {row.id}"
         )
     return 3 if row.bad else 0
+
+
+@contextmanager
+def own_stderr() -> Iterator[TextIO]:
+    """Standard error under a descriptor of its own: number 2 is Ray's while there is one."""
+    try:
+        copy = os.dup(sys.stderr.fileno())
+    except (OSError, ValueError):  # not a file: a test reads it
+        yield sys.stderr
+        return
+    with os.fdopen(copy, "w", encoding=sys.stderr.encoding, errors="replace") as file:
+        yield file
 
 
 def _print_summary(database: Database, campaign_id: int) -> None:
