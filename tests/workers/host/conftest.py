@@ -1,6 +1,8 @@
 """Builds a text in a cache of the session and launches one of its kernels over named buffers."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from workers.host.module import Module
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory):
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         compiler.find()
     except Unavailable as reason:
@@ -21,20 +23,31 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture
-def load(cache) -> Callable[..., Module]:
+def load(cache: Path) -> Callable[..., Module]:
     """load(text) -> the loaded module."""
 
-    def _load(text: str, build: str = "exact", **options) -> Module:
+    def _load(text: str, build: str = "exact", **options: Any) -> Module:
         return Module(compiler.build(text, "k.cu", build, cache, **options))
 
     return _load
 
 
 @pytest.fixture
-def run(load) -> Callable[..., np.ndarray]:
+def run(load: Callable[..., Module]) -> Callable[..., np.ndarray]:
     """run(text, inputs, out, …) launches the kernel `k(inputs…, out)` and returns the output array."""
 
-    def _run(text, inputs, out, block=32, grid=1, shared=0, order=0, workers=1, scalars=(), **options):
+    def _run(
+        text: str,
+        inputs: list[np.ndarray],
+        out: np.ndarray,
+        block: int | tuple[int, int, int] = 32,
+        grid: int = 1,
+        shared: int = 0,
+        order: int = 0,
+        workers: int = 1,
+        scalars: tuple[int, ...] = (),
+        **options: Any,
+    ) -> np.ndarray:
         arena = Arena()
         buffers = [arena.place(f"in{i}", np.asarray(a)) for i, a in enumerate(inputs)]
         target = arena.place("out", out)

@@ -1,12 +1,14 @@
 """Every way a kernel can go wrong has its own words, and the next launch is well."""
 
 import platform
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from workers.backend import KernelFault
 from workers.host.memory import Arena
+from workers.host.module import Module
 
 K = 'extern "C" __global__ void k'
 BODIES = {
@@ -97,7 +99,7 @@ BODIES = {
 }
 
 
-def launch(load, body, **options):
+def launch(load: Callable[..., Module], body: str, **options: bool) -> None:
     arena = Arena()
     out = arena.allocate("out", 256)
     load(f"{K}(int *out) {{ {body} }}", **options).launch("k", (1, 1, 1), (64, 1, 1), 256, [out])
@@ -105,7 +107,7 @@ def launch(load, body, **options):
 
 @pytest.mark.parametrize("ucontext", [False, True], ids=["assembly", "ucontext"])
 @pytest.mark.parametrize("body", BODIES)
-def test_the_fault_is_named(load, body, ucontext):
+def test_the_fault_is_named(load: Callable[..., Module], body: str, ucontext: bool) -> None:
     text, reason = BODIES[body]
     with pytest.raises(KernelFault, match=reason):
         launch(load, text, ucontext=ucontext)
@@ -113,19 +115,19 @@ def test_the_fault_is_named(load, body, ucontext):
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other CPUs divide by zero silently")
-def test_division_by_zero_is_a_fault_where_the_cpu_says_so(load):
+def test_division_by_zero_is_a_fault_where_the_cpu_says_so(load: Callable[..., Module]) -> None:
     with pytest.raises(KernelFault, match="arithmetic fault"):
         launch(load, "out[0] = 100 / *(volatile int *)out;")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_fault_in_one_block_ends_the_launch(run, workers):
+def test_a_fault_in_one_block_ends_the_launch(run: Callable[..., np.ndarray], workers: int) -> None:
     text = K + "(int *out) { if (blockIdx.x == 500) __trap(); out[blockIdx.x] = 1; }"
     with pytest.raises(KernelFault, match=r"block \(500,0,0\)"):
         run(text, [], np.zeros(1000, np.int32), grid=1000, workers=workers)
 
 
-def test_a_write_to_a_sealed_input_is_a_fault(load):
+def test_a_write_to_a_sealed_input_is_a_fault(load: Callable[..., Module]) -> None:
     arena = Arena()
     x = arena.place("x", np.ones(8, np.float32))
     module = load(K + "(float *x) { x[3] = 1; }")
@@ -137,7 +139,7 @@ def test_a_write_to_a_sealed_input_is_a_fault(load):
     module.launch("k", (1, 1, 1), (1, 1, 1), 0, [x])
 
 
-def test_lines_are_those_of_the_text_behind_an_outer_extern(load):
+def test_lines_are_those_of_the_text_behind_an_outer_extern(load: Callable[..., Module]) -> None:
     text = "extern __shared__ float s[];\n" + K + "(int *out) {\n  __trap();\n}"
     with pytest.raises(KernelFault, match="at line 3"):
         load(text).launch("k", (1, 1, 1), (1, 1, 1), 16, [Arena().allocate("out", 4)])

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -11,27 +12,28 @@ import pytest
 
 from workers.backend import KernelFault, Rejected
 from workers.host.memory import Arena
+from workers.host.module import Module
 
 K = 'extern "C" __global__ void k'
 ONE = (1, 1, 1)
 
 
 @pytest.fixture
-def typed(load):
+def typed(load: Callable[..., Module]) -> Module:
     return load(
         K + "(const unsigned char *w, float *out, int rows, float eps, long long pitch, unsigned char u) {}"
     )
 
 
-def good():
+def good() -> list[object]:
     return [4096, Arena().allocate("out", 4), 3, 0.5, 2**40, 255]
 
 
-def test_the_signature_is_what_the_compiler_deduced(typed):
+def test_the_signature_is_what_the_compiler_deduced(typed: Module) -> None:
     assert typed.entries["k"].signature == "k(const u8*, f32*, i32, f32, i64, u8)"
 
 
-def test_fitting_arguments_are_taken(typed):
+def test_fitting_arguments_are_taken(typed: Module) -> None:
     typed.launch("k", ONE, ONE, 0, good())
     typed.launch("k", ONE, ONE, 0, [*good()[:2], np.int32(-1), np.float32(2), np.int64(7), np.uint8(1)])
 
@@ -47,21 +49,21 @@ def test_fitting_arguments_are_taken(typed):
         (5, 256, r"argument 5 .*: got int 256, want u8"),
     ],
 )
-def test_an_argument_that_does_not_fit_is_refused(typed, at, value, reason):
+def test_an_argument_that_does_not_fit_is_refused(typed: Module, at: int, value: object, reason: str) -> None:
     args = good()
     args[at] = value
     with pytest.raises(Rejected, match=reason):
         typed.launch("k", ONE, ONE, 0, args)
 
 
-def test_a_buffer_for_a_scalar_is_refused_by_its_name(typed):
+def test_a_buffer_for_a_scalar_is_refused_by_its_name(typed: Module) -> None:
     args = good()
     args[2] = args[1]
     with pytest.raises(Rejected, match="got GuardedBuffer out, want i32"):
         typed.launch("k", ONE, ONE, 0, args)
 
 
-def test_a_missing_argument_is_refused(typed):
+def test_a_missing_argument_is_refused(typed: Module) -> None:
     with pytest.raises(Rejected, match=r"takes 6 arguments, got 5"):
         typed.launch("k", ONE, ONE, 0, good()[:5])
 
@@ -76,13 +78,19 @@ def test_a_missing_argument_is_refused(typed):
         (ONE, ONE, 48 * 1024 - 127, r"128 static and 49025 dynamic bytes"),
     ],
 )
-def test_limits_of_every_gpu_are_kept(load, grid, block, shared, reason):
+def test_limits_of_every_gpu_are_kept(
+    load: Callable[..., Module],
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared: int,
+    reason: str,
+) -> None:
     module = load(K + "(int *out) { __shared__ float s[32]; s[0] = 1; __syncthreads(); out[0] = s[0]; }")
     with pytest.raises(Rejected, match=reason):
         module.launch("k", grid, block, shared, [4096])
 
 
-def test_static_shared_bytes_are_those_of_the_entry(load):
+def test_static_shared_bytes_are_those_of_the_entry(load: Callable[..., Module]) -> None:
     other = (
         K.replace("k", "other") + "(int *o) { __shared__ int s[3]; s[0] = 1; __syncthreads(); *o = s[0]; }"
     )
@@ -94,18 +102,18 @@ def test_static_shared_bytes_are_those_of_the_entry(load):
     assert {n: e.static_shared_bytes for n, e in module.entries.items()} == {"k": 1024, "other": 12}
 
 
-def test_a_launch_says_what_it_was(load):
+def test_a_launch_says_what_it_was(load: Callable[..., Module]) -> None:
     launch = load(K + "() {}").launch("k", (3, 2, 1), (40, 1, 1), 64, [])
     assert (launch.grid, launch.block, launch.dynamic_shared_bytes) == ((3, 2, 1), (40, 1, 1), 64)
     assert 0 < launch.elapsed_us < 1e6
 
 
-def test_an_unknown_entry_is_refused(load):
+def test_an_unknown_entry_is_refused(load: Callable[..., Module]) -> None:
     with pytest.raises(Rejected, match="no entry named 'j'; there are k"):
         load(K + "() {}").launch("j", ONE, ONE, 0, [])
 
 
-def test_two_modules_with_the_same_names_do_not_collide(load):
+def test_two_modules_with_the_same_names_do_not_collide(load: Callable[..., Module]) -> None:
     text = (
         "__device__ int state = %d; __device__ int get() { return state++; }\n"
         + K
@@ -120,14 +128,14 @@ def test_two_modules_with_the_same_names_do_not_collide(load):
     assert seen == [10, 20, 11, 21]
 
 
-def test_a_closed_module_has_no_entries(load):
+def test_a_closed_module_has_no_entries(load: Callable[..., Module]) -> None:
     module = load(K + "() { }  // closed")
     module.close()
     with pytest.raises(Rejected, match="no entry"):
         module.launch("k", ONE, ONE, 0, [])
 
 
-def test_launches_from_two_threads_take_turns(load):
+def test_launches_from_two_threads_take_turns(load: Callable[..., Module]) -> None:
     module = load(
         K + "(int *out) { for (int i = 0; i < 1000; ++i) { __syncthreads(); out[threadIdx.x]++; } }"
     )
@@ -154,14 +162,14 @@ FAULTY = (
 )
 
 
-def held():
+def held() -> tuple[int, int, int]:
     """Memory maps, open files and KiB of this process."""
     maps = Path("/proc/self/maps").read_text(encoding="utf8").count("\n")
     pages = int(Path("/proc/self/statm").read_text(encoding="utf8").split()[1])
     return maps, len(os.listdir("/proc/self/fd")), pages * os.sysconf("SC_PAGE_SIZE") >> 10
 
 
-def launch_good_or_bad(module, i):
+def launch_good_or_bad(module: Module, i: int) -> None:
     """Two of three launches fault, in two ways; each has a buffer, an order and workers of its own."""
     out, bad = Arena().allocate("out", 256), i % 3
     launch = partial(module.launch, "k", (2, 1, 1), (64, 1, 1), 0, [out, bad], i % 2, 1 + i // 2 % 2)
@@ -173,7 +181,7 @@ def launch_good_or_bad(module, i):
         assert (out.view.view(np.int32) == 7).all()
 
 
-def test_launches_with_faults_in_between_leak_nothing(load):
+def test_launches_with_faults_in_between_leak_nothing(load: Callable[..., Module]) -> None:
     module = load(FAULTY)
     for i in range(200):
         launch_good_or_bad(module, i)
@@ -186,14 +194,14 @@ def test_launches_with_faults_in_between_leak_nothing(load):
     assert kib < 8192
 
 
-def test_two_modules_in_two_threads_keep_their_faults_and_results_apart(load):
+def test_two_modules_in_two_threads_keep_their_faults_and_results_apart(load: Callable[..., Module]) -> None:
     modules = [load(FAULTY), load(FAULTY + "  // another")]
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(launch_good_or_bad, modules[i % 2], j) for j in range(500) for i in range(2)]
         assert all(run.result() is None for run in runs)
 
 
-def test_the_largest_block_with_the_most_shared_memory(load):
+def test_the_largest_block_with_the_most_shared_memory(load: Callable[..., Module]) -> None:
     text = (
         K
         + """(int *out) {
@@ -209,7 +217,7 @@ def test_the_largest_block_with_the_most_shared_memory(load):
 
 
 @pytest.mark.parametrize("order", [0, 1])
-def test_a_grid_of_100000_blocks(load, order):
+def test_a_grid_of_100000_blocks(load: Callable[..., Module], order: int) -> None:
     text = K + "(int *out) { __syncthreads(); if (threadIdx.x == 0) out[blockIdx.x] = blockIdx.x + 1; }"
     out = Arena().allocate("out", 400000)
     load(text).launch("k", (100000, 1, 1), (33, 1, 1), 0, [out], order)

@@ -1,11 +1,13 @@
 """What CUDA text may say: built-in variables, vector types, intrinsics, shared memory, shuffles, atomics."""
 
 import platform
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from workers.host import compiler
+from workers.host.module import Module
 
 K = 'extern "C" __global__ void k'
 ZEROS = np.zeros(64, np.float32)
@@ -18,7 +20,7 @@ HALVES = (
 )
 
 
-def test_built_in_variables_in_three_dimensions(run):
+def test_built_in_variables_in_three_dimensions(run: Callable[..., np.ndarray]) -> None:
     text = (
         K
         + """(int *out) {
@@ -47,12 +49,14 @@ def test_built_in_variables_in_three_dimensions(run):
         ("double2", 16, 16),
     ],
 )
-def test_vector_types_have_cudas_size_and_alignment(run, name, nbytes, align):
+def test_vector_types_have_cudas_size_and_alignment(
+    run: Callable[..., np.ndarray], name: str, nbytes: int, align: int
+) -> None:
     text = K + f"(int *out) {{ out[0] = sizeof({name}); out[1] = alignof({name}); }}"
     assert run(text, [], np.zeros(2, np.int32), block=1).tolist() == [nbytes, align]
 
 
-def test_vectors_are_made_and_read_as_words(run):
+def test_vectors_are_made_and_read_as_words(run: Callable[..., np.ndarray]) -> None:
     text = (
         K
         + """(const float *x, float *out) {
@@ -84,12 +88,12 @@ def test_vectors_are_made_and_read_as_words(run):
 @pytest.mark.parametrize(
     ("c_type", "dtype"), [("float", "f4"), ("int", "i4"), ("unsigned", "u4"), ("double", "f8")]
 )
-def test_shuffles(run, call, lane_5, c_type, dtype):
+def test_shuffles(run: Callable[..., np.ndarray], call: str, lane_5: int, c_type: str, dtype: str) -> None:
     text = K + f"({c_type} *out) {{ {c_type} v = threadIdx.x; out[threadIdx.x] = {call}; }}"
     assert run(text, [], np.zeros(32, dtype))[5] == lane_5
 
 
-def test_two_halves_of_a_warp_shuffle_by_themselves(run):
+def test_two_halves_of_a_warp_shuffle_by_themselves(run: Callable[..., np.ndarray]) -> None:
     text = (
         K
         + """(int *out) {
@@ -104,7 +108,9 @@ def test_two_halves_of_a_warp_shuffle_by_themselves(run):
 
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("ucontext", [False, True], ids=["inline", "ucontext"])
-def test_a_row_of_shuffles_keeps_each_lanes_values_apart(run, order, ucontext):
+def test_a_row_of_shuffles_keeps_each_lanes_values_apart(
+    run: Callable[..., np.ndarray], order: int, ucontext: bool
+) -> None:
     text = (
         K
         + """(unsigned *out) {
@@ -127,19 +133,21 @@ def test_a_row_of_shuffles_keeps_each_lanes_values_apart(run, order, ucontext):
 
 
 @pytest.mark.parametrize("order", [0, 1])
-def test_a_short_warp_shuffles_by_the_full_mask_and_gets_poison_from_lanes_it_lacks(run, order):
+def test_a_short_warp_shuffles_by_the_full_mask_and_gets_poison_from_lanes_it_lacks(
+    run: Callable[..., np.ndarray], order: int
+) -> None:
     text = K + "(unsigned *out) { out[threadIdx.x] = __shfl_down_sync(~0u, threadIdx.x, 2); }"
     got = run(text, [], np.zeros(37, np.uint32), block=37, order=order)
     poison = 0x7FC0DEAD
     assert got.tolist() == [*range(2, 32), 30, 31, 34, 35, 36, poison, poison]
 
 
-def test_a_lane_outside_the_mask_gives_poison(run):
+def test_a_lane_outside_the_mask_gives_poison(run: Callable[..., np.ndarray]) -> None:
     text = K + "(unsigned *out) { if (threadIdx.x < 2) out[threadIdx.x] = __shfl_down_sync(3u, 7u, 1); }"
     assert run(text, [], np.zeros(2, np.uint32)).tolist() == [7, 0x7FC0DEAD]
 
 
-def test_votes(run):
+def test_votes(run: Callable[..., np.ndarray]) -> None:
     text = (
         K
         + """(unsigned *out) {
@@ -151,7 +159,9 @@ def test_votes(run):
 
 
 @pytest.mark.parametrize("scope", ["inside", "outside"])
-def test_dynamic_shared_memory_is_declared_in_a_function_or_outside(run, scope):
+def test_dynamic_shared_memory_is_declared_in_a_function_or_outside(
+    run: Callable[..., np.ndarray], scope: str
+) -> None:
     declared = "extern __shared__ float s[];"
     before, within = ("", declared) if scope == "inside" else (declared + "\n", "")
     text = (
@@ -169,7 +179,9 @@ def test_dynamic_shared_memory_is_declared_in_a_function_or_outside(run, scope):
 
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_barriers_and_static_shared_memory_in_any_order(run, order, workers):
+def test_barriers_and_static_shared_memory_in_any_order(
+    run: Callable[..., np.ndarray], order: int, workers: int
+) -> None:
     text = (
         K
         + """(float *out) {
@@ -187,13 +199,13 @@ def test_barriers_and_static_shared_memory_in_any_order(run, order, workers):
     assert got.tolist() == [96 * 95 / 2] * 40
 
 
-def test_order_0_ascends_and_order_1_descends(run):
+def test_order_0_ascends_and_order_1_descends(run: Callable[..., np.ndarray]) -> None:
     text = K + "(int *out) { out[atomicAdd(&out[64], 1)] = blockIdx.x * 32 + threadIdx.x; }"
     assert run(text, [], np.zeros(65, np.int32), grid=2)[:64].tolist() == list(range(64))
     assert run(text, [], np.zeros(65, np.int32), grid=2, order=1)[:64].tolist() == list(range(63, -1, -1))
 
 
-def test_shared_memory_is_poison_before_every_block(run):
+def test_shared_memory_is_poison_before_every_block(run: Callable[..., np.ndarray]) -> None:
     text = (
         K
         + """(unsigned *out) {
@@ -206,7 +218,7 @@ def test_shared_memory_is_poison_before_every_block(run):
     assert run(text, [], np.zeros(6, np.uint32), block=1, grid=3, shared=128).tolist() == [0x7FC0DEAD] * 6
 
 
-def test_a_missing_barrier_shows_in_one_of_the_orders(run):
+def test_a_missing_barrier_shows_in_one_of_the_orders(run: Callable[..., np.ndarray]) -> None:
     text = (
         K
         + """(float *out) {
@@ -219,7 +231,7 @@ def test_a_missing_barrier_shows_in_one_of_the_orders(run):
         assert np.isnan(run(text, [], ZEROS, block=64, order=order)).sum() == 32
 
 
-def test_atomics_from_two_workers(run):
+def test_atomics_from_two_workers(run: Callable[..., np.ndarray]) -> None:
     text = (
         K
         + """(float *out) {
@@ -230,27 +242,29 @@ def test_atomics_from_two_workers(run):
     assert (got[0], got.view(np.int32)[1], got.view(np.int32)[2]) == (12800, 25600, 127)
 
 
-def test_every_half_converts_exactly(run):
+def test_every_half_converts_exactly(run: Callable[..., np.ndarray]) -> None:
     got = run(HALVES, [HALF_BITS], np.zeros(65536, np.float32), block=256, grid=256)
     np.testing.assert_array_equal(got, HALF_BITS.view(np.float16).astype(np.float32))
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="F16C is x86's")
-def test_every_half_converts_exactly_without_the_cpus_help(run, monkeypatch):
+def test_every_half_converts_exactly_without_the_cpus_help(
+    run: Callable[..., np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CXX", f"{compiler.find().path} -mno-f16c -mno-avx512f -DNO_F16C")
     text = HALVES.replace("out[i]", "\n#ifdef __F16C__\n#error\n#endif\nout[i]")
     got = run(text, [HALF_BITS], np.zeros(65536, np.float32), block=256, grid=256)
     np.testing.assert_array_equal(got, HALF_BITS.view(np.float16).astype(np.float32))
 
 
-def test_rsqrtf_is_the_rounded_double(run):
+def test_rsqrtf_is_the_rounded_double(run: Callable[..., np.ndarray]) -> None:
     x = np.abs(np.random.default_rng(1).standard_normal(1024)).astype(np.float32)
     text = K + "(const float *x, float *y) { int i = blockIdx.x * 32 + threadIdx.x; y[i] = rsqrtf(x[i]); }"
     want = (1.0 / np.sqrt(x.astype(np.float64))).astype(np.float32)
     np.testing.assert_array_equal(run(text, [x], np.zeros_like(x), grid=32), want)
 
 
-def test_contraction_only_in_the_build_default_and_never_in_rn(run):
+def test_contraction_only_in_the_build_default_and_never_in_rn(run: Callable[..., np.ndarray]) -> None:
     text = (
         K
         + """(const float *x, float *y) {
@@ -266,7 +280,7 @@ def test_contraction_only_in_the_build_default_and_never_in_rn(run):
     assert default[0] in (0, 2**-24)  # fused where the CPU can
 
 
-def test_integer_intrinsics(run):
+def test_integer_intrinsics(run: Callable[..., np.ndarray]) -> None:
     text = (
         K
         + """(int *out) {
@@ -279,12 +293,12 @@ def test_integer_intrinsics(run):
     assert run(text, [], np.zeros(9, np.int32), block=1).tolist() == want
 
 
-def test_char_is_signed_and_bytes_read_as_words(run):
+def test_char_is_signed_and_bytes_read_as_words(run: Callable[..., np.ndarray]) -> None:
     text = K + "(const char *x, int *out) { out[0] = x[0]; out[1] = *(const int *)x; }"
     assert run(text, [np.full(4, 0xFF, np.uint8)], np.zeros(2, np.int32), block=1).tolist() == [-1, -1]
 
 
-def test_large_local_arrays_live_on_the_fibers_stack(run):
+def test_large_local_arrays_live_on_the_fibers_stack(run: Callable[..., np.ndarray]) -> None:
     text = (
         K
         + """(float *out) {
@@ -298,7 +312,7 @@ def test_large_local_arrays_live_on_the_fibers_stack(run):
 
 
 @pytest.mark.parametrize("ucontext", [False, True], ids=["inline", "ucontext"])
-def test_frames_of_any_shape_survive_a_switch(run, ucontext):
+def test_frames_of_any_shape_survive_a_switch(run: Callable[..., np.ndarray], ucontext: bool) -> None:
     text = (
         K
         + """(float *out, int n) {
@@ -323,23 +337,23 @@ def test_frames_of_any_shape_survive_a_switch(run, ucontext):
     assert got.tolist() == (pairs + 3 * lane + many).tolist()
 
 
-def test_template_entries_are_told_by_name(load):
+def test_template_entries_are_told_by_name(load: Callable[..., Module]) -> None:
     text = "template <int N> __global__ void t(int *out) { out[0] = N; }"
     module = load(text, entries=["t<3>", "t<4>"])
     assert [e.signature for e in module.entries.values()] == ["t<3>(i32*)", "t<4>(i32*)"]
 
 
-def test_a_template_beside_a_kernel_is_no_entry(load):
+def test_a_template_beside_a_kernel_is_no_entry(load: Callable[..., Module]) -> None:
     text = "template <int N> __global__ void t(int *out) { out[0] = N; }\n" + K + "(int *out) {}"
     assert list(load(text).entries) == ["k"]
 
 
-def test_entry_named_by_a_macro(load):
+def test_entry_named_by_a_macro(load: Callable[..., Module]) -> None:
     module = load('#define ENTRY matvec_q4_0\nextern "C" __global__ void ENTRY(const float *x, int n) {}')
     assert list(module.entries) == ["matvec_q4_0"]
 
 
-def test_the_portable_switch_gives_the_same_bits(run):
+def test_the_portable_switch_gives_the_same_bits(run: Callable[..., np.ndarray]) -> None:
     text = (
         K
         + """(const float *x, float *out) {
