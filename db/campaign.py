@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -42,6 +43,7 @@ class Target:
 
     backend: str
     device_class: str
+    per_source: bool = False  # one case of every source is enough: nothing runs there
 
 
 @dataclass(frozen=True)
@@ -123,16 +125,31 @@ def add_targets(s: Session, campaign_id: int, targets: Iterable[Target], now_us:
             f"campaign {campaign_id} is closed and takes no more jobs; submit its selection again"
         )
     before = _job_count(s, campaign_id)
-    order = (
-        sa.select(planned_table.c.case_id)
+    rows = s.execute(
+        sa.select(planned_table)
         .where(planned_table.c.campaign_id == campaign_id)
         .order_by(planned_table.c.position)
-    )
+    ).all()
+    one_each = representatives(rows)
     wanted = sorted(set(targets), key=lambda target: (target.device_class, target.backend))
-    insert_new(
-        s, job, [_job_values(campaign_id, case, t) for case in s.execute(order).scalars() for t in wanted]
-    )
+    jobs = [
+        _job_values(campaign_id, row.case_id, target)
+        for row in rows
+        for target in wanted
+        if not target.per_source or row.case_id in one_each
+    ]
+    insert_new(s, job, jobs)
     return _job_count(s, campaign_id) - before
+
+
+def representatives(rows: Iterable[Any]) -> set[str]:
+    """The id of every source's first planned case; one with inputs goes first: a refused case has none."""
+    chosen: dict[str, Any] = {}
+    for row in rows:
+        held = chosen.setdefault(row.source_digest, row)
+        if row.inputs_digest and not held.inputs_digest:
+            chosen[row.source_digest] = row
+    return {row.case_id for row in chosen.values()}
 
 
 def campaigns(s: Session) -> tuple[CampaignRow, ...]:

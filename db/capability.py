@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -59,6 +59,8 @@ class Finding:
     bit_exact: bool | None
     twin_agrees: bool | None
     finished_us: int
+    build_digest: str = ""  # of the code that was compiled; empty where not known
+    notes: str = ""  # what its author should know of the build, joined by commas
 
     @property
     def age(self) -> tuple[int, str]:
@@ -84,7 +86,7 @@ class Capability:
     verdict: Verdict
     reason: str
     rungs: tuple[str, ...]  # in the order of RUNGS; what this cell's own evidence shows
-    flags: tuple[str, ...]  # flaky; a reader adds stale
+    flags: tuple[str, ...]  # flaky, spills, one-block; a reader adds stale
     cases: int  # with another verdict than SKIP
     skipped: int
     positions: int
@@ -93,6 +95,28 @@ class Capability:
     nmse: float | None
     bit_exact: bool | None
     last_run_us: int
+    build_digest: str = ""  # that all its cases share; empty where they don't, or where it isn't known
+
+
+def holds_for(ran: Capability, built: Capability | None) -> bool:
+    """Whether a verdict about an older source is true of the one that `built` compiled for the same sm.
+
+    It is where the code came out the same, under equal flags, geometry, arguments and twin: nothing that runs
+    or judges has changed.
+    """
+    return (
+        built is not None
+        and built.verdict is Verdict.PASS
+        and ran.verdict.about_kernel
+        and ran.build_digest == built.build_digest != ""
+        and row_of(ran) == row_of(built)
+    )
+
+
+def row_of(found: Capability) -> tuple[str, str, str, str]:
+    """What a cell is about, apart from where it ran and with which source."""
+    key = found.key
+    return key.op, key.kernel, key.kind, key.build
 
 
 def fold(findings: Iterable[Finding]) -> Capability | None:
@@ -112,7 +136,7 @@ def fold(findings: Iterable[Finding]) -> Capability | None:
         verdict=verdict,
         reason=_reason(verdict, stand),
         rungs=_rungs(key, verdict, ran),
-        flags=("flaky",) if any(standing.flaky for standing in stand) else (),
+        flags=("flaky",) * any(standing.flaky for standing in stand) + _notes(ran),
         cases=len(ran),
         skipped=len(counted) - len(ran),
         positions=sum(finding.positions for finding in ran),
@@ -121,7 +145,17 @@ def fold(findings: Iterable[Finding]) -> Capability | None:
         nmse=_largest(finding.nmse for finding in ran),
         bit_exact=all(exact) if exact else None,
         last_run_us=newest.finished_us,
+        build_digest=_shared({finding.build_digest for finding in ran}),
     )
+
+
+def _notes(ran: Sequence[Finding]) -> tuple[str, ...]:
+    return tuple(sorted({note for finding in ran for note in finding.notes.split(",") if note}))
+
+
+def _shared(values: Set[str]) -> str:
+    """The one value; empty where there are several."""
+    return next(iter(values)) if len(values) == 1 else ""
 
 
 def stand_all(findings: Iterable[Finding]) -> list[Standing]:

@@ -202,6 +202,8 @@ def _row(entry: Entry, now_us: int) -> dict[str, object]:
         "trust": line.trust,
         "folded": entry.folded,
         "copies": 1,
+        "build_digest": line.build_digest,
+        "notes": ",".join(line.notes),
         "line_json": codec.canonical(line),
     }
 

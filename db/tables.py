@@ -221,6 +221,10 @@ evidence = Table(
     Column("trust", String(16), nullable=False),
     Column("folded", Boolean, nullable=False),  # false for late lines and for attempts that were tried again
     Column("copies", Integer, nullable=False),  # how often this line arrived
+    Column(
+        "build_digest", String(64), nullable=False, server_default=""
+    ),  # of what was compiled; empty: unknown
+    Column("notes", String(64), nullable=False, server_default=""),  # spills, one-block; joined by commas
     Column("line_json", Text, nullable=False),  # the whole line, canonical
     ForeignKeyConstraint(["device"], ["device.slug"]),
 )
@@ -248,4 +252,5 @@ capability = Table(
     Column("nmse", Float(53)),
     Column("bit_exact", Boolean),
     Column("last_run_us", BigInteger, nullable=False),
+    Column("build_digest", String(64), nullable=False, server_default=""),  # that all its cases share
 )

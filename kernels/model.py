@@ -10,6 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from kernels import codec
+from kernels.built import BuildRecord
 
 
 class Verdict(StrEnum):
@@ -276,33 +277,6 @@ class LaunchRecord:
 
 
 @dataclass(frozen=True)
-class BuildRecord:
-    """A text as a compiler built it for one architecture, and what that costs at one launch; nothing ran."""
-
-    kernel: str  # op/name of the kernel launched
-    kind: str  # empty for none
-    entry: str
-    arch: str  # sm_86
-    threads: int  # a block, as the plan launches it
-    registers: int  # a thread
-    spill_store_bytes: int
-    spill_load_bytes: int
-    stack_bytes: int
-    static_shared_bytes: int
-    dynamic_shared_bytes: int  # as the plan launches it
-    blocks_per_sm: int  # that fit at the same time; 0 where the architecture's limits aren't known
-    occupancy: float  # those blocks' share of the threads that an SM holds; 0 where not known
-    limited_by: str  # registers, shared, threads or blocks; empty where not known
-    cubin_digest: str  # over code, constants and relocations alone
-    cubin_bytes: int
-    log: str  # the compiler's, without its own times
-    instructions: int | None = None  # in the text, not run; None, as what follows, where nobody disassembled
-    loads: tuple[tuple[str, int], ...] = ()  # global loads by width in bits: ("32", 4), widest last
-    instructions_per_weight: float | None = None  # of the loop that reads most; None where it doesn't show
-    disassembler: str = ""  # who read the code, or why nobody did
-
-
-@dataclass(frozen=True)
 class Worst:
     """The element furthest beyond (or nearest to) its limit."""
 
@@ -376,6 +350,11 @@ class Evidence:
     trust: str = "own"  # own, rented, imported
     builds: tuple[BuildRecord, ...] = ()  # one per text, from a compiler that says what it made
     frame_digest: str = ""  # of all that belongs to the source except the CUDA texts; beside builds
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Those of its builds, each once."""
+        return tuple(sorted({note for build in self.builds for note in build.notes}))
 
     @property
     def build_digest(self) -> str:

@@ -11,8 +11,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 import workers.backends
+from kernels.built import BuildRecord
 from kernels.errors import FarmError, UnknownName
-from kernels.model import Build, BuildRecord, Device, LaunchRecord, Plan
+from kernels.model import Build, Device, LaunchRecord, Plan
 
 
 class Unavailable(FarmError):

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from kernels import source
-from kernels.model import Build, BuildRecord, Device, Evidence, Plan, Verdict
+from kernels.built import BuildRecord
+from kernels.model import Build, Device, Evidence, Plan, Verdict
 from tests.workers.cases import matvec_case, request_for
 from workers.backend import Rejected, Run
 from workers.backends.twin import BACKEND as TWIN

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from kernels import codec, source
-from kernels.model import Build, BuildRecord, Device, Launch, Plan
+from kernels.built import BuildRecord
+from kernels.model import Build, Device, Launch, Plan
 from workers.backend import Rejected, Run
 from workers.machine import usable_cores
 from workers.nvrtc import cubin, disassembler, library, resources, sass

@@ -11,7 +11,8 @@ import pytest
 
 from farm.boards import wanted_backends
 from kernels import codec, registry, source
-from kernels.model import Build, BuildRecord, Case, Evidence, Plan, Shape, Verdict
+from kernels.built import BuildRecord
+from kernels.model import Build, Case, Evidence, Plan, Shape, Verdict
 from tests.workers.cases import matvec_case, request_for
 from workers import backend
 from workers.backend import Rejected, Unavailable

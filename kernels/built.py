@@ -1,0 +1,38 @@
+"""What a compiler made of a text: figures and a digest that belong to evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BuildRecord:
+    """A text as a compiler built it for one architecture, and what that costs at one launch; nothing ran."""
+
+    kernel: str  # op/name of the kernel launched
+    kind: str  # empty for none
+    entry: str
+    arch: str  # sm_86
+    threads: int  # a block, as the plan launches it
+    registers: int  # a thread
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    static_shared_bytes: int
+    dynamic_shared_bytes: int  # as the plan launches it
+    blocks_per_sm: int  # that fit at the same time; 0 where the architecture's limits aren't known
+    occupancy: float  # those blocks' share of the threads that an SM holds; 0 where not known
+    limited_by: str  # registers, shared, threads or blocks; empty where not known
+    cubin_digest: str  # over code, constants and relocations alone
+    cubin_bytes: int
+    log: str  # the compiler's, without its own times
+    instructions: int | None = None  # in the text, not run; None, as what follows, where nobody disassembled
+    loads: tuple[tuple[str, int], ...] = ()  # global loads by width in bits: ("32", 4), widest last
+    instructions_per_weight: float | None = None  # of the loop that reads most; None where it doesn't show
+    disassembler: str = ""  # who read the code, or why nobody did
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its author should know: registers that went to memory, an SM that holds a single block."""
+        spilled = self.spill_store_bytes + self.spill_load_bytes > 0
+        return ("one-block",) * (self.blocks_per_sm == 1) + ("spills",) * spilled
