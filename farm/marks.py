@@ -32,21 +32,29 @@ FLAGS: dict[str, tuple[str, str]] = {  # flag -> (sign in narrow tables, meaning
     "stale": ("~", "the source has changed since; the verdict is about the old one"),
     "flaky": ("!", "the same source passed and was bad at the same case"),
     "suspect": ("?", "the board is set aside"),
+    "spills": ("^", "the compiler put registers into memory"),
+    "one-block": ("|", "an SM holds a single block of it at a time"),
 }
+BY_AUTHOR = (
+    "spills",
+    "one-block",
+)  # flags that say something of the kernel; the others are for whoever runs it
 
 
 def mark(cell: Cell) -> str:
     """PASS, FAIL (stale), or · for never run; in front of a verdict stands nothing else."""
-    if cell.verdict is None:
-        return NEVER_RUN
-    return f"{cell.verdict} ({', '.join(cell.flags)})" if cell.flags else str(cell.verdict)
+    word = cell.verdict or NEVER_RUN
+    return f"{word} ({', '.join(cell.flags)})" if cell.flags else str(word)
 
 
 def narrow_mark(cell: Cell) -> str:
     """As `mark`, with one sign per flag: PASS~."""
-    if cell.verdict is None:
-        return NEVER_RUN
-    return cell.verdict + "".join(FLAGS[flag][0] for flag in cell.flags if flag in FLAGS)
+    return (cell.verdict or NEVER_RUN) + signs(cell.flags)
+
+
+def signs(flags: Iterable[str]) -> str:
+    """One sign per flag."""
+    return "".join(FLAGS[flag][0] for flag in flags if flag in FLAGS)
 
 
 def tally(cells: Iterable[Cell]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from db.capability import RUNGS, SEVERITY, Capability
+from db.capability import RUNGS, SEVERITY, Capability, holds_for
 from farm.targets import TargetGpu
 from kernels.errors import UsageError
 from kernels.model import Device, Verdict
@@ -218,8 +218,13 @@ class _Elsewhere:
         reached = {
             rung: [c for c in on_cpu if c.key.backend in backends] for rung, backends in CPU_RUNGS.items()
         }
-        reached["builds"] = [c for c in known if c.key.backend == "nvrtc" and c.key.device == sm]
+        reached["builds"] = [built] if (built := self.built(row, source_digest, sm)) else []
         return {rung for rung, seen in reached.items() if seen and all(rung in c.rungs for c in seen)}
+
+    def built(self, row: Row, source_digest: str, sm: str) -> Capability | None:
+        """What the compiler made of this source for an architecture; None where nobody tried."""
+        known = self._by_source[row, source_digest]
+        return next((c for c in known if c.key.backend == "nvrtc" and c.key.device == sm), None)
 
 
 def _columns(
@@ -248,16 +253,20 @@ def _cell(column: Column, claim: Claim, found: Sequence[Capability], elsewhere: 
     shown = max(current or found, key=lambda c: (c.last_run_us, c.key.source_digest), default=None)
     source_digest = shown.key.source_digest if shown else claim.source_digest
     rungs = set(shown.rungs) if shown else set()
+    built = None
     if column.backend == "cuda":
         rungs |= elsewhere.rungs(claim.row, source_digest, column.sm)
+        built = elsewhere.built(claim.row, claim.source_digest, column.sm)
     place = (column.device_class, column.device or None, column.backend, *claim.row)
     ordered = tuple(rung for rung in RUNGS if rung in rungs)
     if shown is None:
-        return Cell(*place, None, (), ordered, 0, 0, None, None, None, None, source_digest, None, "")
+        notes, refusal = (built.flags, _refusal(built)) if built else ((), "")
+        return Cell(*place, None, notes, ordered, 0, 0, None, None, None, None, source_digest, None, refusal)
+    same_code = not current and holds_for(shown, built)
     return Cell(
         *place,
         verdict=shown.verdict,
-        flags=shown.flags if current else (*shown.flags, "stale"),
+        flags=shown.flags if current or same_code else (*shown.flags, "stale"),
         rungs=ordered,
         cases=shown.cases,
         positions=shown.positions,
@@ -267,7 +276,20 @@ def _cell(column: Column, claim: Claim, found: Sequence[Capability], elsewhere: 
         bit_exact=shown.bit_exact,
         source_digest=source_digest,
         last_run_us=shown.last_run_us,
-        reason=shown.reason,
+        reason="; ".join(filter(None, (shown.reason, _same_code(column.sm, claim) if same_code else ""))),
+    )
+
+
+def _refusal(built: Capability) -> str:
+    """What the compiler says that will keep this from running; empty where it built."""
+    return f"nvrtc, {built.key.device}: {built.reason}" if built.verdict is Verdict.REJECT else ""
+
+
+def _same_code(sm: str, claim: Claim) -> str:
+    """Why a verdict of an older source is no stale one."""
+    return (
+        f"the source is {claim.source_digest[:12]} since, and compiles to the same code for {sm}: "
+        "flags, geometry, arguments and twin are unchanged, so nothing had to run again"
     )
 
 

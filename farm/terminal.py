@@ -6,7 +6,7 @@ import io
 import re
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO, cast
 
@@ -17,12 +17,13 @@ from rich.text import Text
 from db import campaign
 from db.campaign import CampaignRow
 from db.session import Database
-from farm.marks import FLAGS, LEGEND, NEVER_RUN, narrow_mark, tally
+from farm.marks import BY_AUTHOR, FLAGS, LEGEND, NEVER_RUN, narrow_mark, signs, tally
 from farm.matrix import Cell, Column, Matrix
 from farm.reader import read_matrix
 from kernels.model import Verdict
 
 PIPE_WIDTH = 120  # columns where nobody says how wide the paper is
+COMPILES_ONLY = "nvrtc"  # its PASS says that something was built: a table of another kind
 BAD, GOOD, SKIPPED, NEVER, DOUBTED = "bold red", "green", "cyan", "dim", "yellow"
 
 
@@ -80,14 +81,17 @@ def matrix_parts(matrix: Matrix) -> Iterator[RenderableType]:
     """A table per device class, backend and build where something ran, a line for the others, the legend."""
     matrix = matrix.by_class()
     cells = cells_by_place(matrix)
-    idle = []
+    idle, archs = [], []
     for column in matrix.columns:
         mine = cells[column.device_class, column.backend]
         if not any(cell.verdict for cell in mine):
             idle.append(column)
-            continue
-        for build in dict.fromkeys(cell.build for cell in mine):
-            yield from _build_parts(column, build, [cell for cell in mine if cell.build == build])
+        elif column.backend == COMPILES_ONLY:
+            archs.append(column.device_class)
+        else:
+            for build in dict.fromkeys(cell.build for cell in mine):
+                yield from _build_parts(column, build, [cell for cell in mine if cell.build == build])
+    yield from _compiled_parts([cell for arch in archs for cell in cells[arch, COMPILES_ONLY]])
     yield from _idle_lines(idle, cells)
     yield Text()
     yield legend(matrix.cells)
@@ -118,6 +122,35 @@ def _build_parts(column: Column, build: str, cells: Sequence[Cell]) -> Iterator[
                 line = Text.assemble(line, f"  {cell.op}/{cell.kernel} ", _mark(cell))
         yield line
     yield Text()
+
+
+def _compiled_parts(cells: Sequence[Cell]) -> Iterator[RenderableType]:
+    """A table per build of what compiles for which architecture: kinds built, or how many are bad."""
+    for build in dict.fromkeys(cell.build for cell in cells):
+        mine = [cell for cell in cells if cell.build == build]
+        archs = list(dict.fromkeys(cell.device_class for cell in mine))
+        grid = table("kinds built, nothing run: sm_", *(arch.removeprefix("sm_") for arch in archs))
+        groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+        for cell in mine:
+            groups[f"{cell.op}/{cell.kernel}", cell.device_class].append(cell)
+        for name in dict.fromkeys(name for name, _ in groups):
+            grid.add_row(shown(name), *(_compiled_mark(groups[name, arch]) for arch in archs))
+        yield shown(f"{COMPILES_ONLY}, build {build}: {tally(mine)}", "bold")
+        yield grid
+        yield Text()
+
+
+def _compiled_mark(cells: Sequence[Cell]) -> Text:
+    """11, 11^ where one of them spills, 2 REJECT, or · where none was tried."""
+    ran = [cell for cell in cells if cell.verdict]
+    if not ran:
+        return Text(NEVER_RUN, NEVER)
+    flags = sorted({flag for cell in ran for flag in cell.flags})
+    bad = Counter(str(cell.verdict) for cell in ran if cell.verdict and cell.verdict.bad)
+    if bad:
+        return Text(" ".join(f"{count} {word}" for word, count in bad.items()) + signs(flags), BAD)
+    built = sum(cell.verdict is Verdict.PASS for cell in ran)
+    return Text(f"{built}{signs(flags)}", DOUBTED if flags else GOOD)
 
 
 def _has_column(cell: Cell) -> bool:
@@ -157,7 +190,8 @@ def legend(cells: Iterable[Cell]) -> Table:
     flags = {flag for cell in cells for flag in cell.flags}
     for flag, (sign, means) in FLAGS.items():
         if flag in flags:
-            made.add_row(sign, f"{flag}: {means}", "whoever runs it next")
+            who = "kernel author" if flag in BY_AUTHOR else "whoever runs it next"
+            made.add_row(sign, f"{flag}: {means}", who)
     return made
 
 

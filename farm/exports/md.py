@@ -9,10 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from farm.exports import Export
-from farm.marks import FLAGS, LEGEND, NEVER_RUN, mark, tally, timestamp
+from farm.marks import FLAGS, LEGEND, mark, tally, timestamp
 from farm.matrix import Cell, Column, Matrix
 
 Place = tuple[str, str, str, str]  # op, kernel, kind, device class
+
+BUILT_ONLY = "Nothing was run: PASS says here that the compiler built it for that architecture. "
 
 SPECIAL = re.compile(r"([\\|*\[\]`~#])")
 
@@ -52,7 +54,10 @@ def _section(matrix: Matrix, backend: str) -> str:
     if not any(row[2] for row in rows):
         header, rows = [*header[:2], *header[3:]], [[*row[:2], *row[3:]] for row in rows]
     known = ", ".join(escaped(build) for build in dict.fromkeys(cell.build for cell in mine))
-    return f"## {escaped(backend)}\n\n{tally(mine)}. Builds: {known or 'none'}.\n\n{table(header, rows)}"
+    note = BUILT_ONLY if backend == "nvrtc" else ""
+    return (
+        f"## {escaped(backend)}\n\n{note}{tally(mine)}. Builds: {known or 'none'}.\n\n{table(header, rows)}"
+    )
 
 
 def _place(cell: Cell) -> Place:
@@ -70,9 +75,9 @@ def _row(name: tuple[str, ...], cells: Sequence[Cell | None], builds: Counter[Pl
 
 def _mark(cell: Cell, shared: set[str], builds: int) -> str:
     """The verdict in bold where it is bad, the builds that it rests on where others never ran."""
-    if cell.verdict is None:
-        return " ".join([NEVER_RUN, *(rung for rung in cell.rungs if rung not in shared)])
     text = escaped(mark(cell))
+    if cell.verdict is None:
+        return " ".join([text, *(rung for rung in cell.rungs if rung not in shared)])
     text = f"**{text}**" if cell.verdict.bad else text
     return text if len(cell.build.split("+")) == builds else f"{text} {escaped(cell.build)} only"
 

@@ -167,3 +167,15 @@ def test_markdown_ends_with_legend_devices_date_and_catalog() -> None:
     assert "- cpu-x86_64: Test CPU (cpu-x86_64-aaaa)" in text
     assert "Targets that no board fills yet: NVIDIA H200 (h200, sm_90)" in text
     assert text.rstrip().endswith("at 2023-11-14T22:13:20Z against catalog c0ffee.")
+
+
+def test_markdown_says_that_a_build_is_no_run_and_marks_what_it_costs() -> None:
+    arch = Device("sm_90", "sm_90", "sm_90 (NVRTC 12.9)", "sm_90")
+    built = capability(device=arch, backend="nvrtc", rungs=("builds",), flags=("spills",))
+    text = render("md", matrix_of([built], devices=[CPU, arch], targets=[RTX_3060, H200]))
+    assert "## nvrtc\n\nNothing was run: PASS says here that the compiler built it" in text
+    assert [line for line in text.splitlines() if line.startswith("| matvec/block")] == [
+        "| matvec/block | Q4_0 | · |",
+        "| matvec/block | Q4_0 | PASS (spills) |",
+        "| matvec/block | Q4_0 | · | · (spills) builds |",
+    ]

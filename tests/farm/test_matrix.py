@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from db.capability import Capability
 from farm.matrix import Cell, Claim, Matrix, Row, merge, pivot
 from kernels.errors import UsageError
 from kernels.model import Device, Verdict
@@ -194,3 +196,58 @@ def test_a_glob_that_matches_nothing_names_the_classes() -> None:
 def test_a_build_is_selected_by_name() -> None:
     matrix = matrix_of([], rows=[BLOCK, BLOCK_DEFAULT]).of_build("default")
     assert [cell.build for cell in matrix.cells] == ["default"]
+
+
+SM_86, SM_90 = (Device(name, name, f"{name} (NVRTC)", name) for name in ("sm_86", "sm_90"))
+
+
+def built(device: Device = SM_86, **changes: Any) -> Capability:
+    """What the compiler made of a source for an architecture."""
+    return capability(
+        device=device, backend="nvrtc", **{"rungs": ("builds",), "build_digest": "same"} | changes
+    )
+
+
+def gpu_cell(*found: Capability) -> Cell:
+    return only(matrix_of(found, devices=[CPU, GPU]).of_device(GPU.slug))
+
+
+def test_a_gpu_without_a_verdict_wears_what_its_build_says() -> None:
+    cell = gpu_cell(built(flags=("one-block", "spills")))
+    assert (cell.verdict, cell.rungs, cell.flags) == (None, ("builds",), ("one-block", "spills"))
+    assert gpu_cell(built(SM_90, flags=("spills",))).flags == ()
+    assert gpu_cell(built(source="old", flags=("spills",))).flags == ()
+
+
+def test_a_refused_build_gives_a_gpu_no_rung_and_no_verdict_but_the_compilers_line() -> None:
+    cell = gpu_cell(built(verdict=Verdict.REJECT, rungs=(), reason="error: f16x2"))
+    assert (cell.verdict, cell.rungs, cell.reason) == (None, (), "nvrtc, sm_86: error: f16x2")
+
+
+def test_a_gpu_verdict_of_an_older_source_is_fresh_when_the_code_is_the_same() -> None:
+    ran = capability(device=GPU, backend="cuda", source="old", build_digest="same", reason="fine")
+    assert gpu_cell(ran).flags == ("stale",)
+    cell = gpu_cell(ran, built())
+    assert (cell.verdict, cell.flags, cell.source_digest) == (Verdict.PASS, (), "old")
+    assert cell.reason.startswith("fine; the source is now since, and compiles to the same code for sm_86")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        built(build_digest="another"),
+        built(build_digest=""),
+        built(SM_90),
+        built(source="old"),
+        built(verdict=Verdict.REJECT),
+        built(row=BLOCK_DEFAULT),
+    ],
+)
+def test_a_gpu_verdict_of_an_older_source_is_stale_otherwise(other: Capability) -> None:
+    ran = capability(device=GPU, backend="cuda", source="old", build_digest="same")
+    assert gpu_cell(ran, other).flags == ("stale",)
+
+
+def test_a_cpu_verdict_is_stale_whatever_the_compiler_made() -> None:
+    ran = capability(source="old", build_digest="same")
+    assert only(matrix_of([ran, built()]).of_device(CPU.slug)).flags == ("stale",)

@@ -14,7 +14,7 @@ from db.campaign import CampaignRow, PlannedCase, Target
 from db.session import open_database
 from farm.matrix import Matrix, Row
 from farm.terminal import campaign_line, cells_line, duration, matrix_parts, print_summary, shown
-from kernels.model import Rule, Verdict
+from kernels.model import Device, Rule, Verdict
 from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, GPU, H200, RTX_3060, capability, matrix_of
 from tests.farm.lines import case_of, database_with, line_of
 
@@ -123,3 +123,22 @@ def test_a_summary_shows_where_the_campaign_ran_and_nothing_else(tmp_path: Path)
     assert last.startswith("campaign 1: 1 jobs in ")
     assert "1 still to run; 1 cells PASS, 0 bad, " in last
     assert last.endswith(" never run on cpu-x86_64/host")
+
+
+def test_what_was_only_built_has_a_table_of_kernels_and_archs() -> None:
+    archs = [Device(name, name, name, name) for name in ("sm_61", "sm_86", "sm_90")]
+    q8 = BLOCK._replace(kind="Q8_0")
+    found = [
+        capability(row=row, device=arch, backend="nvrtc", rungs=("builds",))
+        for row in (BLOCK, q8)
+        for arch in archs[1:]
+    ]
+    found[0] = replace(found[0], verdict=Verdict.REJECT, reason="no")
+    found[1] = replace(found[1], flags=("one-block", "spills"))
+    text = printed(
+        matrix_of([*found, capability(row=q8, device=archs[0], backend="nvrtc")], [BLOCK, q8], archs)
+    )
+    assert "nvrtc, build exact: 1 REJECT, 4 PASS, 1 never run" in text
+    assert line_with(text, "kinds built")[-3:] == ["61", "86", "90"]
+    assert line_with(text, "matvec/block") == ["matvec/block", "1", "1", "REJECT", "2|^"]
+    assert line_with(text, "^  ")[-2:] == line_with(text, "|  ")[-2:] == ["kernel", "author"]
