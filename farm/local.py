@@ -34,6 +34,9 @@ class BoardThread(threading.Thread):
         hello = Hello(str(uuid.uuid4()), board.device, board.backends, catalog.digest())
         self.agent = Agent(coordinator, hello, self._spool, Isolated)
         self.failure = ""
+        # Waited for instead of join(): a join that Ctrl-C interrupts takes a running thread for an ended one
+        # (Python 3.11).
+        self.ended = threading.Event()
 
     def run(self) -> None:
         try:
@@ -44,18 +47,20 @@ class BoardThread(threading.Thread):
             self.failure = summary.reason if summary.refused else ""
         finally:
             self._spool.close()
+            self.ended.set()
 
 
 def run(database: Database, campaign_id: int, boards: Sequence[Board], bar: Bar) -> CampaignRow:
     """Runs a campaign until it is closed, or until nothing here can go on with it."""
     coordinator = Coordinator(database, catalog.digest())
-    threads = [BoardThread(coordinator, board) for board in boards]
-    for thread in threads:
-        thread.start()
+    threads: list[BoardThread] = []
     try:
+        for board in boards:
+            threads.append(BoardThread(coordinator, board))
+            threads[-1].start()
         return _watch(coordinator, campaign_id, threads, bar)
     finally:
-        _stop(threads, bar)
+        _stop([thread for thread in threads if thread.ident], bar)
         coordinator.close()
 
 
@@ -63,14 +68,14 @@ def _watch(
     coordinator: Coordinator, campaign_id: int, threads: Sequence[BoardThread], bar: Bar
 ) -> CampaignRow:
     while True:
-        alive = any(thread.is_alive() for thread in threads)
+        working = [thread for thread in threads if not thread.ended.is_set()]
         row = coordinator.progress(campaign_id)
         bar.show(row)
         if failures := [f"{thread.name}: {thread.failure}" for thread in threads if thread.failure]:
             raise FarmError(f"{'; '.join(failures)}; farm resume {campaign_id} continues")
-        if not row.is_open or not alive:
+        if not row.is_open or not working:
             return row
-        next(thread for thread in threads if thread.is_alive()).join(GLANCE_S)
+        working[0].ended.wait(GLANCE_S)
 
 
 def _stop(threads: Sequence[BoardThread], bar: Bar) -> None:
@@ -79,7 +84,7 @@ def _stop(threads: Sequence[BoardThread], bar: Bar) -> None:
         thread.agent.stop()
     try:
         for thread in threads:
-            thread.join()
+            thread.ended.wait()
     except KeyboardInterrupt:
         bar.note("farm: ended at once; what was running will run again")
         sys.stderr.flush()

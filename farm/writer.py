@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from db.session import Database, Session
+from kernels.errors import FarmError
 
 T = TypeVar("T")
 Work = tuple[Callable[[Session], Any], "Future[Any]"]
@@ -23,18 +24,30 @@ class Writer:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._waiting: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._closing = threading.Lock()
+        self._closed = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
     def do(self, work: Callable[[Session], T]) -> T:
         """What `work` returns, after it is committed; raises what it raised."""
         future: Future[T] = Future()
-        self._waiting.put((work, future))
+        with self._closing:  # nothing is put behind the end, where nobody would do it
+            if self._closed:
+                raise FarmError("the coordinator has ended")
+            self._waiting.put((work, future))
         return future.result()
+
+    @property
+    def waiting(self) -> int:
+        """Works that nobody has begun."""
+        return self._waiting.qsize()
 
     def close(self) -> None:
         """Finishes what waits, then ends the thread."""
-        self._waiting.put(None)
+        with self._closing:
+            self._closed = True
+            self._waiting.put(None)
         self._thread.join()
 
     def _run(self) -> None:

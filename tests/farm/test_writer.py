@@ -1,0 +1,83 @@
+"""The writer thread: who waits, what is committed together, and what a failure takes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from db.session import Database, Session
+from farm.writer import Writer
+from kernels.errors import FarmError
+
+
+@pytest.fixture
+def writer(database: Database) -> Iterator[Writer]:
+    with database.writing() as s:
+        s.exec_driver_sql("CREATE TABLE note (n INTEGER PRIMARY KEY)")
+    writer = Writer(database)
+    yield writer
+    writer.close()
+
+
+def put(s: Session, number: int) -> int:
+    s.exec_driver_sql("INSERT INTO note VALUES (?)", (number,))
+    return number
+
+
+def notes(database: Database) -> list[int]:
+    with database.reading() as s:
+        return [n for (n,) in s.exec_driver_sql("SELECT n FROM note ORDER BY n")]
+
+
+def test_an_answer_comes_after_the_commit(writer: Writer, database: Database) -> None:
+    assert writer.do(lambda s: put(s, 1)) == 1
+    assert notes(database) == [1]
+
+
+def test_works_that_wait_share_a_transaction_and_a_failure_undoes_itself_alone(
+    writer: Writer, database: Database
+) -> None:
+    held, transactions = Event(), []
+
+    def first(s: Session) -> None:
+        held.wait(10)
+
+    def work(number: int) -> int:
+        def note(s: Session) -> int:
+            transactions.append(s.get_transaction())
+            put(s, number)
+            if number == 3:
+                raise FarmError("three is refused")
+            return number
+
+        return writer.do(note)
+
+    with ThreadPoolExecutor(8) as pool:
+        pool.submit(writer.do, first)
+        futures = [pool.submit(work, number) for number in range(5)]
+        while writer.waiting < 5:  # all five stand behind the first
+            pass
+        held.set()
+        ended = [future.exception() for future in futures]
+    assert [str(error) for error in ended if error] == ["three is refused"]
+    assert notes(database) == [0, 1, 2, 4]
+    assert len(set(map(id, transactions))) == 1
+
+
+def test_nothing_is_taken_after_the_end(database: Database) -> None:
+    writer = Writer(database)
+    writer.close()
+    with pytest.raises(FarmError, match="ended"):
+        writer.do(lambda s: None)
+
+
+def test_everyone_is_told_when_the_commit_fails(writer: Writer, database: Database) -> None:
+    def break_it(s: Session) -> None:
+        s.connection.rollback()  # the transaction is gone before the writer's commit
+
+    with pytest.raises(Exception, match=r".+"):
+        writer.do(break_it)
+    assert writer.do(lambda s: put(s, 1)) == 1
