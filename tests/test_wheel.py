@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -58,3 +59,39 @@ def test_rooms_import_from_the_wheel(wheel: zipfile.ZipFile, tmp_path: Path) -> 
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(tmp_path / "site" / room / "__init__.py") for room in ROOMS]
+
+
+def installed(wheel: zipfile.ZipFile, folder: Path) -> Path:
+    """The wheel as pip installs it, into a folder of its own; gives the interpreter that finds it first."""
+    target = folder / "site"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*command, "--target", str(target), str(wheel.filename)], check=True, capture_output=True)
+    return target
+
+
+def test_a_campaign_runs_from_the_installed_wheel_in_another_folder(
+    wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    """CUDA text, the host's runtime sources and the migrations are all read from the wheel's own files."""
+    environment = os.environ | {"PYTHONPATH": str(installed(wheel, tmp_path)), "PYTHONSAFEPATH": "1"}
+    backend = "host" if shutil.which("g++") else "twin"
+    words = [
+        "submit",
+        "--kind",
+        "Q4_0",
+        "--kernel",
+        "matvec/block",
+        "--backend",
+        backend,
+        "--local",
+        "--json",
+    ]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    command = [sys.executable, "-m", "farm", *words]
+    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    campaign = json.loads(done.stdout)
+    assert campaign["verdicts"] == {"PASS": campaign["jobs"]}
+    assert campaign["jobs"] >= 2 * 8
+    assert (elsewhere / ".farm" / "farm.db").exists()
