@@ -21,6 +21,11 @@ class Board:
     device: Device
     backends: tuple[str, ...]
 
+    @property
+    def compiles_only(self) -> bool:
+        """Whether nothing runs there: an architecture, not a board."""
+        return not any(executes(name) for name in self.backends)
+
 
 @dataclass(frozen=True)
 class Survey:
@@ -38,6 +43,18 @@ def wanted_backends(named: Iterable[str]) -> tuple[str, ...]:
     for name in chosen:
         backends.backend(name)
     return chosen
+
+
+def executes(name: str) -> bool:
+    """False for a backend that compiles only."""
+    return backends.executes(backends.backend(name))
+
+
+def waves(boards: Iterable[Board]) -> list[tuple[Board, ...]]:
+    """Boards that run at the same time; architectures one by one, since each takes the whole processor."""
+    boards = tuple(boards)
+    together = tuple(board for board in boards if not board.compiles_only)
+    return [*([together] if together else []), *((board,) for board in boards if board.compiles_only)]
 
 
 def survey(names: Iterable[str]) -> Survey:

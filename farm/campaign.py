@@ -15,7 +15,7 @@ from db.campaign import PlannedCase, Target
 from db.capability import Capability
 from db.session import Database, Session
 from farm import gguf_cases
-from farm.boards import Board, matches
+from farm.boards import Board, executes, matches
 from farm.gguf_cases import Listed
 from kernels import catalog, codec, inputs, registry, source
 from kernels.catalog import Planned, Selection
@@ -75,25 +75,49 @@ class Submitted:
 def submit(database: Database, order: Order, work: Work, boards: Sequence[Board], now_us: int) -> Submitted:
     """Stores the campaign of an order; FarmError, and no row, where it yields no job."""
     planned = work.planned
-    targets = [Target(name, b.device.device_class) for b in boards for name in b.backends]
+    targets = [target(name, b.device) for b in boards for name in b.backends]
+    runs = not targets or any(not target.per_source for target in targets)
+    planned = planned if runs else one_per_source(planned)
     with database.reading() as s:
         kept = keep(planned, order.only, targets, capability.cells(s)) if order.only else planned
         known = campaign.known_inputs(s, {item.case.inputs_key for item in kept})
     if not kept:
         raise FarmError(_why_empty(order, work))
-    digests = known | _make_inputs([item.case for item in kept], known)
+    if runs:  # else nobody reads them
+        known |= _make_inputs([item.case for item in kept], known)
     with database.writing() as s:
         _store_sources(s, kept)
-        campaign.remember_inputs(s, digests)
+        campaign.remember_inputs(s, known)
         campaign_id = campaign.create(
             s,
             selection=codec.canonical(order),
             rule=order.rule,
-            planned=[_checked(item, digests) for item in kept],
+            planned=[_checked(item, known) for item in kept],
             targets=targets,
             now_us=now_us,
         )
-    return Submitted(campaign_id, len(kept) * len(set(targets)))
+        jobs = campaign.campaign_row(s, campaign_id).jobs
+    return Submitted(campaign_id, jobs)
+
+
+def target(backend: str, device: Device) -> Target:
+    """Where cases run; where they are only compiled, one case of every source is enough."""
+    return Target(backend, device.device_class, per_source=not executes(backend))
+
+
+def one_per_source(planned: Iterable[Planned]) -> tuple[Planned, ...]:
+    """The first case of every source; a case that its op or kernel refuses only where there is no other."""
+    chosen: dict[str, Planned] = {}
+    for item in planned:
+        digest = source_digest(item.case)
+        if digest not in chosen or (refusal(chosen[digest].case) and not refusal(item.case)):
+            chosen[digest] = item
+    return tuple(chosen.values())
+
+
+def refusal(case: Case) -> str:
+    """Why op or kernel won't run a case; empty if they will."""
+    return registry.op(case.op).refuses(case) or registry.kernel(f"{case.op}/{case.kernel}").refuses(case)
 
 
 def plan(order: Order) -> Work:
@@ -136,7 +160,7 @@ def targets_here(selection: str, device: Device, backends: Iterable[str]) -> lis
     order = codec.decode(Order, json.loads(selection))
     if not matches(device, order.device):
         return []
-    return [Target(name, device.device_class) for name in backends if name in order.backends]
+    return [target(name, device) for name in backends if name in order.backends]
 
 
 @cache
@@ -162,9 +186,9 @@ def _make_inputs(cases: Iterable[Case], known: dict[str, str]) -> dict[str, str]
     store = FileStore()
     made = {}
     for key, case in missing.items():
-        op, kernel = registry.op(case.op), registry.kernel(f"{case.op}/{case.kernel}")
-        if key not in known and not (op.refuses(case) or kernel.refuses(case)):
-            images = inputs.images(case, kernel.plan(case), op.operands(case), store)
+        if key not in known and not refusal(case):
+            plan = registry.kernel(f"{case.op}/{case.kernel}").plan(case)
+            images = inputs.images(case, plan, registry.op(case.op).operands(case), store)
             made[key] = inputs.digest(images)
     return made
 

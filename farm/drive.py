@@ -76,10 +76,9 @@ def _finish(
     """Runs a campaign until it is closed, prints what came out, and gives the exit code."""
     with database.writing() as s:
         campaign.put_first(s, campaign_id)
-    run = local.run if way.without_ray else cluster.run
     try:
         with own_stderr() as stderr, Bar(Console(file=stderr)) as bar:
-            row = run(database, campaign_id, here, bar)
+            row = _run(database, campaign_id, here, way, bar)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; farm resume {campaign_id} continues") from None
     if way.as_json:
@@ -92,6 +91,16 @@ def _finish(
             f"{left} of {row.jobs} jobs wait for a device that isn't here; there, farm resume {row.id}"
         )
     return 3 if row.bad else 0
+
+
+def _run(database: Database, campaign_id: int, here: Sequence[Board], way: Way, bar: Bar) -> CampaignRow:
+    """One wave of boards after the other; compiling needs no Ray, which is for devices that run."""
+    for wave in boards.waves(here):
+        without_ray = way.without_ray or all(board.compiles_only for board in wave)
+        row = (local.run if without_ray else cluster.run)(database, campaign_id, wave, bar)
+        if not row.is_open:
+            break
+    return row
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from farm import build_text
 from kernels.model import Case, Comparison, Evidence, LaunchRecord, Worst
 
 
@@ -32,6 +33,9 @@ def _body(evidence: Evidence) -> Iterator[str]:
         yield from _figures(evidence.comparison)
     for number, launch in enumerate(evidence.launches):
         yield _row(f"launch {number}", _launch(launch))
+    for build in evidence.builds:
+        for number, line in enumerate(build_text.lines(build)):
+            yield _row("" if number else "build", line)
     if evidence.compiler:
         yield _row("compiler", f"{evidence.compiler} {evidence.flags}")
     if evidence.substitutes:

@@ -11,7 +11,7 @@ import click
 
 from db.campaign import case_by_id
 from db.session import open_existing
-from farm.boards import survey
+from farm.boards import executes, matching, survey
 from farm.campaign import deadline_s
 from farm.cli import options
 from farm.one_case import Words, from_json, from_words
@@ -51,6 +51,9 @@ HOW = "KERNEL KIND SHAPE, --case ID-or-JSON, KERNEL --gguf FILE --tensor NAME or
 )
 @click.option("--output", type=options.FILE, default="", help="Write what the kernel computed as .npy.")
 @click.option("--backend", "backend_name", default="host", show_default=True)
+@click.option(
+    "--device", "glob", default="*", metavar="GLOB", help="By class or name; the first that matches."
+)
 @click.option("--build", type=options.BUILDS, default="exact", show_default=True)
 @click.option("--family", default="ordinary", show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
@@ -65,8 +68,8 @@ HOW = "KERNEL KIND SHAPE, --case ID-or-JSON, KERNEL --gguf FILE --tensor NAME or
 @options.database
 @options.as_json
 def run(
-    words: tuple[str, ...], case_words: str | None, backend_name: str, rule: str, repeats: int, output: str,
-    url: str, as_json: bool, **named: Any,
+    words: tuple[str, ...], case_words: str | None, backend_name: str, glob: str, rule: str, repeats: int,
+    output: str, url: str, as_json: bool, **named: Any,
 ) -> int:  # fmt: skip
     """Run one case in a child process and say how it compares.
 
@@ -76,11 +79,15 @@ def run(
     farm run ffn/block Q4_K+Q4_K+Q6_K 256x512
     farm run matvec/coalesced --gguf model.gguf --tensor output.weight
     farm run matvec/block Q4_K --weights blocks.npy --x x.npy --output y.npy
+    farm run matvec/block Q4_K 64x4096 --backend nvrtc --device sm_86
 
     Exit code 3 for a bad verdict, 0 for PASS and SKIP.
     """
     case = _case(words, case_words, url, named)
-    evidence = run_alone(case, backend_name, repeats, Rule(rule), output)
+    device = _device(backend_name, glob)
+    if output and not executes(backend_name):
+        raise UsageError(f"{backend_name} runs nothing, so there is no output; leave --output out")
+    evidence = run_alone(case, backend_name, device, repeats, Rule(rule), output)
     click.echo(json.dumps(codec.encode(evidence), indent=2) if as_json else text(evidence))
     return 3 if (evidence.rule_verdict or evidence.verdict).bad else 0
 
@@ -97,10 +104,12 @@ def _case(words: tuple[str, ...], case_words: str | None, url: str, named: dict[
         return case_by_id(s, case_words)
 
 
-def run_alone(case: Case, backend_name: str, repeats: int, rule: Rule, output: str) -> Evidence:
-    """The evidence of one case on this machine's first device of that backend."""
+def run_alone(
+    case: Case, backend_name: str, device: Device, repeats: int, rule: Rule, output: str
+) -> Evidence:
+    """The evidence of one case on one device."""
     request = Request(
-        str(uuid.uuid4()), case, backend_name, _device(backend_name), repeats, rule,
+        str(uuid.uuid4()), case, backend_name, device, repeats, rule,
         output=str(Path(output).absolute()) if output else "",
     )  # fmt: skip
     child = Isolated()
@@ -110,12 +119,13 @@ def run_alone(case: Case, backend_name: str, repeats: int, rule: Rule, output: s
         child.close()
 
 
-def _device(backend_name: str) -> Device:
+def _device(backend_name: str, glob: str) -> Device:
+    """This machine's first device of that backend that the glob fits."""
     backends.backend(backend_name)
     found = survey([backend_name])
     if not found.boards:
         raise FarmError("; ".join(found.unavailable))
-    return found.boards[0].device
+    return matching(found, glob)[0].device
 
 
 COMMAND = run

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from db.session import open_existing
-from farm import dossier
+from farm import build_text, dossier
 from farm.cli import options
 from farm.dossier import Dossier, Field
 from farm.marks import mark, timestamp
@@ -97,6 +97,9 @@ def _comparison_lines(line: Evidence) -> Iterator[tuple[str, str]]:
     yield "evidence", f"{line.evidence_id}: {line.verdict}" + (f", {line.reason}" if line.reason else "")
     if line.rule_verdict:
         yield "", f"by rule {line.rule}, which no cell folds: {line.rule_verdict}"
+    for build in line.builds:
+        for number, text in enumerate(build_text.lines(build)):
+            yield "" if number else "build", text
     compared = line.comparison
     if compared is None:
         yield "compared", "nothing: no outputs came back"
