@@ -31,7 +31,8 @@ def fits(build: BuildRecord) -> str:
     if not build.blocks_per_sm:
         return f"occupancy: the limits of {build.arch} aren't known"
     blocks = "1 block" if build.blocks_per_sm == 1 else f"{build.blocks_per_sm} blocks"
-    return f"occupancy {build.occupancy:.0%}: {blocks} of {build.threads} threads an SM, limited by {build.limited_by}"
+    share, threads = f"{build.occupancy:.0%}", f"{build.threads} threads"
+    return f"occupancy {share}: {blocks} of {threads} an SM, limited by {build.limited_by}"
 
 
 def code(build: BuildRecord) -> str:

@@ -132,8 +132,13 @@ def _dossier(
         block=fields_of(kind, _block_hex(line)),
         current_digest=source_digest(Row(case.op, case.kernel, case.kind, case.build.value)),
         sources=_sources(s, line) if line else (),
-        command=f"farm run --case {shlex.quote(codec.canonical(case))} --backend {backend}",
+        command=f"farm run --case {shlex.quote(codec.canonical(case))} --backend {backend}{_arch(line)}",
     )
+
+
+def _arch(line: Evidence | None) -> str:
+    """The architecture, where the backend has several of them on every machine."""
+    return f" --device {line.device.slug}" if line and line.builds and not line.launches else ""
 
 
 def _block_hex(line: Evidence | None) -> str:

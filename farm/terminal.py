@@ -172,11 +172,17 @@ def _idle_lines(columns: Sequence[Column], cells: dict[tuple[str, str], list[Cel
         )
     targets = [column for column in columns if not column.device]
     if targets:
-        names = ", ".join(column.device_class for column in targets)
+        names = ", ".join(_target_words(cells[column.device_class, "cuda"]) for column in targets)
         count = len(cells[targets[0].device_class, "cuda"])
         yield shown(
             f"{NEVER_RUN} {len(targets)} GPUs that no board fills, {count:,} cells each never run: {names}"
         )
+
+
+def _target_words(cells: Sequence[Cell]) -> str:
+    """rtx-3060, with the number of cells that compile for it where somebody tried: rtx-3060 (120 build)."""
+    built = sum("builds" in cell.rungs for cell in cells)
+    return f"{cells[0].device_class} ({built:,} build)" if built else cells[0].device_class
 
 
 def legend(cells: Iterable[Cell]) -> Table:
@@ -231,13 +237,22 @@ def print_summary(database: Database, campaign_id: int, out: Console) -> None:
 def cells_line(matrix: Matrix) -> str:
     """120 cells PASS, 0 bad, 0 never run on cpu-x86_64/host; what is stale counts as neither good nor bad."""
     parts = []
-    for (device_class, backend), cells in cells_by_place(matrix.by_class()).items():
+    for where, cells in _by_place_words(matrix.by_class()).items():
         fresh = [cell.verdict for cell in cells if cell.verdict and "stale" not in cell.flags]
         passed, bad = fresh.count(Verdict.PASS), sum(verdict.bad for verdict in fresh)
         stale = sum("stale" in cell.flags for cell in cells)
         never = sum(cell.verdict is None for cell in cells)
         old = f", {stale:,} stale" if stale else ""
-        parts.append(
-            f"{passed:,} cells PASS, {bad:,} bad{old}, {never:,} never run on {device_class}/{backend}"
-        )
+        parts.append(f"{passed:,} cells PASS, {bad:,} bad{old}, {never:,} never run on {where}")
     return "; ".join(parts) or "no cells"
+
+
+def _by_place_words(matrix: Matrix) -> dict[str, list[Cell]]:
+    """Cells by device class and backend; all architectures together: 19 archs/nvrtc."""
+    places = cells_by_place(matrix)
+    archs = [device_class for device_class, backend in places if backend == COMPILES_ONLY]
+    words: dict[str, list[Cell]] = defaultdict(list)
+    for (device_class, backend), cells in places.items():
+        several = backend == COMPILES_ONLY and len(archs) > 1
+        words[f"{len(archs)} archs/{backend}" if several else f"{device_class}/{backend}"] += cells
+    return words

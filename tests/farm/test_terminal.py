@@ -142,3 +142,10 @@ def test_what_was_only_built_has_a_table_of_kernels_and_archs() -> None:
     assert line_with(text, "kinds built")[-3:] == ["61", "86", "90"]
     assert line_with(text, "matvec/block") == ["matvec/block", "1", "1", "REJECT", "2|^"]
     assert line_with(text, "^  ")[-2:] == line_with(text, "|  ")[-2:] == ["kernel", "author"]
+
+
+def test_targets_say_how_many_cells_compile_for_them() -> None:
+    arch = Device("sm_90", "sm_90", "sm_90", "sm_90")
+    built = capability(device=arch, backend="nvrtc", rungs=("builds",))
+    text = printed(matrix_of([built], devices=[arch], targets=[RTX_3060, H200]))
+    assert "2 GPUs that no board fills, 1 cells each never run: rtx-3060, h200 (1 build)" in text
