@@ -43,6 +43,10 @@ def test_a_foreign_package_written_over_ours_gives_one_line(tmp_path: Path) -> N
     assert ended.stderr.startswith(f"farm: {tmp_path / 'kernels'} is another project's")
 
 
-def test_a_missing_package_gives_one_line(tmp_path: Path) -> None:
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
+    """Without site-packages, where a checkout's own environment finds its packages."""
     (tmp_path / "farm").symlink_to(ROOT / "farm")
-    assert "'kernels' of the kernel farm is missing" in start_farm(tmp_path).stderr
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-S", "-c", "from farm import own; print(own.complaint())"]
+    told = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True).stdout
+    assert told.startswith(f"the package 'kernels' of the kernel farm is missing beside {tmp_path / 'farm'}")
