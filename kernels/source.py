@@ -47,12 +47,18 @@ def text(kernel_id: str, kind_name: str) -> str:
     }
     parts = [f"// {kernel_id} {kind_name}".rstrip()]
     parts += [f"#define {name} {value}" for name, value in defines.items()]
-    parts.append((files("kernels") / "prelude.cuh").read_text(encoding="utf8"))
+    parts.append(prelude())
     if kind:
         parts += [table(name, values) for name, values in kind.tables]
         parts.append(kind.cuda.strip("\n"))
     parts.append((_module(kernel).parent / kernel.body).read_text(encoding="utf8"))
     return "\n".join(parts)
+
+
+@cache
+def prelude() -> str:
+    """What stands in every text behind its defines."""
+    return (files("kernels") / "prelude.cuh").read_text(encoding="utf8")
 
 
 def kind_constants(kind: Kind) -> dict[str, int]:

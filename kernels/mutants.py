@@ -1,0 +1,248 @@
+"""Makes wrong kernels of a right one, mechanically: each mutant is one small change of the CUDA text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from kernels import registry, source
+from kernels.ctext import LEVELS, Part, Unit, read
+
+ENTRY = "ENTRY"  # what every text calls its kernel
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: `old` at `start` becomes `new`."""
+
+    name: str  # function:token:operator, the token counted from the function's first: stable under comments
+    operator: str
+    line: int  # in the text, from 1
+    column: int
+    start: int
+    old: str
+    new: str
+
+    def apply(self, text: str) -> str:
+        return text[: self.start] + self.new + text[self.start + len(self.old) :]
+
+
+Edit = tuple[str, int, int, str]  # operator, first and last token, what stands there instead
+Operator = Callable[[Unit, int], Iterator[Edit]]
+
+
+def mutants(kernel_id: str, kind_name: str) -> tuple[Mutant, ...]:
+    """The mutants of a kernel's text for a kind, in the order of the text.
+
+    A helper of the prelude belongs to the first kernel and kind that reach it, so that it counts once.
+    """
+    text = source.text(kernel_id, kind_name)
+    elsewhere = {
+        name for name, owner in helper_owners().items() if owner != (kernel_id, kind_name)
+    }
+    return of_text(text, leave_out=elsewhere)
+
+
+@cache
+def helper_owners() -> dict[str, tuple[str, str]]:
+    """Function of the prelude to the first (kernel, kind) of the catalog that reaches it."""
+    helpers = read(source.prelude()).parts
+    owners: dict[str, tuple[str, str]] = {}
+    for kernel_id, kind_name in texts():
+        for part in read(source.text(kernel_id, kind_name)).reached(ENTRY):
+            if part.name in helpers:
+                owners.setdefault(part.name, (kernel_id, kind_name))
+    return owners
+
+
+def texts() -> list[tuple[str, str]]:
+    """Every (kernel, kind) with a text of its own, in the catalog's order; kind is empty for none."""
+    return [
+        (kernel_id, kind)
+        for kernel_id, kernel in registry.all_kernels().items()
+        if hasattr(kernel, "body")
+        for kind in (registry.kinds() if registry.op(kernel.op).matrices else [""])
+    ]
+
+
+def of_text(text: str, leave_out: Iterable[str] = ()) -> tuple[Mutant, ...]:
+    """The mutants of what ENTRY reaches in a text, apart from the functions named; no two texts are equal."""
+    unit, left_out = read(text), set(leave_out)
+    words = tuple(token.text for token in unit.tokens)
+    seen, found = {words}, []
+    for part in unit.reached(ENTRY):
+        if part.name in left_out:
+            continue
+        for i in range(part.first, part.last):
+            for edit in _edits(unit, part, i):
+                changed = words[: edit[1]] + tokens_of(edit[3]) + words[edit[2] + 1 :]
+                if changed not in seen:
+                    seen.add(changed)
+                    found.append(_mutant(unit, part, edit))
+    return tuple(found)
+
+
+@cache
+def tokens_of(text: str) -> tuple[str, ...]:
+    return tuple(token.text for token in read(text).tokens)
+
+
+def _edits(unit: Unit, part: Part, i: int) -> Iterator[Edit]:
+    for operator in TABLE_OPERATORS if part.is_table else OPERATORS:
+        yield from operator(unit, i)
+
+
+def _mutant(unit: Unit, part: Part, edit: Edit) -> Mutant:
+    operator, first, last, new = edit
+    start, end = unit.tokens[first].start, unit.tokens[last].end
+    line = unit.text.count("\n", 0, start) + 1
+    column = start - unit.text.rfind("\n", 0, start)
+    name = f"{part.name}:{first - part.first}:{operator}"
+    return Mutant(name, operator, line, column, start, unit.text[start:end], new)
+
+
+# ---- operators: what each may change at one token ----------------------------------------------------------
+
+
+def number_of(word: str) -> tuple[int, str] | None:
+    """Value and suffix of an integer literal; None for a float."""
+    digits = word.rstrip("uUlL")
+    try:
+        return int(digits, 0), word[len(digits) :]
+    except ValueError:
+        return None
+
+
+def literals(unit: Unit, i: int) -> Iterator[Edit]:
+    """Shifts and counts one off, masks a bit narrower and wider, floats one more."""
+    token, before = unit.tokens[i], unit.tokens[i - 1].text
+    if token.kind != "number" or unit.declares_size(i):
+        return
+    if (number := number_of(token.text)) is None:
+        yield "float+1", i, i, f"({token.text} + 1.0f)"
+        return
+    value, suffix = number
+    if token.text.lower().startswith("0x") or before == "&":
+        yield "mask-narrow", i, i, f"{value & ~(1 << value.bit_length() >> 1):#x}{suffix}"
+        yield "mask-wide", i, i, f"{(2 * value + 1) & 0xFFFFFFFF:#x}{suffix}"
+        return
+    noun = "shift" if before in ("<<", ">>") else "literal"
+    yield f"{noun}+1", i, i, f"{value + 1}{suffix}"
+    if value:
+        yield f"{noun}-1", i, i, f"{value - 1}{suffix}"
+
+
+def entries(unit: Unit, i: int) -> Iterator[Edit]:
+    """A table's entry one off."""
+    token = unit.tokens[i]
+    if token.kind != "number":
+        return
+    if (number := number_of(token.text)) is None:
+        yield "entry", i, i, f"({token.text} + 1.0f)"
+        return
+    value, suffix = number
+    yield "entry", i, i, f"{value - 1 if value in (127, 255) else value + 1}{suffix}"
+
+
+def constants(unit: Unit, i: int) -> Iterator[Edit]:
+    """Strides, offsets, block sizes and whatever else is a #define, one off."""
+    token = unit.tokens[i]
+    if token.kind == "name" and token.text in unit.defines - {ENTRY} and not unit.declares_size(i):
+        yield "constant+1", i, i, f"({token.text} + 1)"
+        yield "constant-1", i, i, f"({token.text} - 1)"
+
+
+FIELDS = {"x": "y", "y": "x", "z": "w", "w": "z"}
+CALLS = {"__shfl_down_sync": "__shfl_up_sync", "__shfl_up_sync": "__shfl_down_sync"}
+BARRIERS = ("__syncthreads", "__syncwarp")
+
+
+def names(unit: Unit, i: int) -> Iterator[Edit]:
+    """A barrier gone, lanes shuffled the other way, another field of a vector."""
+    token, before = unit.tokens[i], unit.tokens[i - 1].text
+    if token.kind != "name":
+        return
+    if token.text in BARRIERS:
+        yield "barrier", i, unit.partners[i + 1], ""
+    if token.text in CALLS:
+        yield "lanes", i, i, CALLS[token.text]
+    if before == "." and token.text in FIELDS:
+        yield "field", i, i, FIELDS[token.text]
+
+
+BINARY = {
+    "+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|",
+    "&&": "||", "||": "&&", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==",
+}  # fmt: skip
+KEEPS_LEFT = ("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "&&", "||")
+ASSIGN = {"+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=", "<<=": ">>=", ">>=": "<<=", "&=": "|=", "|=": "&="}
+
+
+def operators(unit: Unit, i: int) -> Iterator[Edit]:
+    """Another operator in place of one; and a term dropped."""
+    word = unit.tokens[i].text
+    if word in ASSIGN:
+        yield "assign", i, i, ASSIGN[word]
+        if not in_for_header(unit, i):
+            yield "overwrite", i, i, "="
+    if word in LEVELS and unit.is_binary(i):
+        yield "operator", i, i, BINARY[word]
+        if word in KEEPS_LEFT:
+            yield "drop", i, unit.right_operand(i) - 1, ""
+    elif word == "-":
+        yield "sign-lost", i, i, ""
+
+
+def in_for_header(unit: Unit, i: int) -> bool:
+    """Whether a token stands in the parentheses of a for."""
+    opened = (at for at in range(i, 0, -1) if unit.tokens[at].text == "(" and unit.partners[at] > i)
+    return any(unit.tokens[at - 1].text == "for" for at in opened)
+
+
+def steps(unit: Unit, i: int) -> Iterator[Edit]:
+    """A loop that takes every other turn."""
+    if unit.tokens[i].text == "++" and unit.tokens[i + 1].kind == "name":
+        yield "step", i, i + 1, f"{unit.tokens[i + 1].text} += 2"
+
+
+def conditions(unit: Unit, i: int) -> Iterator[Edit]:
+    """An if always or never taken; the arms of ?: exchanged, or one in both places."""
+    word = unit.tokens[i].text
+    if word == "if":
+        yield "if-always", i + 1, unit.partners[i + 1], "(true)"
+        yield "if-never", i + 1, unit.partners[i + 1], "(false)"
+    if word == "?":
+        colon = unit.right_operand(i)
+        end = unit.right_operand(colon)
+        first, second = _between(unit, i + 1, colon), _between(unit, colon + 1, end)
+        for operator, arms in (
+            ("arms", (second, first)), ("arm-first", (first, first)), ("arm-second", (second, second))
+        ):  # fmt: skip
+            yield operator, i + 1, end - 1, f"{arms[0]} : {arms[1]}"
+
+
+def _between(unit: Unit, first: int, end: int) -> str:
+    return unit.text[unit.tokens[first].start : unit.tokens[end - 1].end]
+
+
+CASTS = {
+    ("signed", "char"): "(unsigned char)",
+    ("unsigned", "char"): "(signed char)",
+    ("int",): "(unsigned int)",
+    ("unsigned", "int"): "(int)",
+    ("short",): "(unsigned short)",
+    ("unsigned", "short"): "(short)",
+}
+
+
+def casts(unit: Unit, i: int) -> Iterator[Edit]:
+    """A cast to the type of the other signedness."""
+    if unit.is_cast(i):
+        inside = tuple(token.text for token in unit.tokens[i + 1 : unit.partners[i]])
+        if inside in CASTS:
+            yield "sign", i, unit.partners[i], CASTS[inside]
+
+
+OPERATORS: tuple[Operator, ...] = (literals, constants, names, operators, steps, conditions, casts)
+TABLE_OPERATORS: tuple[Operator, ...] = (entries,)
