@@ -254,3 +254,20 @@ capability = Table(
     Column("last_run_us", BigInteger, nullable=False),
     Column("build_digest", String(64), nullable=False, server_default=""),  # that all its cases share
 )
+
+sabotage = Table(
+    "sabotage",
+    metadata,
+    Column("kernel", String(128), primary_key=True),  # op/name
+    Column("kind", String(64), primary_key=True),  # the cell's label
+    Column("source_digest", SHA256, primary_key=True),
+    Column("ran_us", BigInteger, nullable=False),
+    Column("cases", Integer, nullable=False),
+    Column("mutants", Integer, nullable=False),
+    Column("compiled", Integer, nullable=False),
+    Column("killed_json", Text, nullable=False),  # pairs of rule and count
+    Column("by_relative", Integer, nullable=False),
+    Column("by_nmse", Integer, nullable=False),
+    Column("equivalents", Integer, nullable=False),
+    Column("survivors_json", Text, nullable=False),  # names of mutants
+)

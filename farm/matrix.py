@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from db.capability import RUNGS, SEVERITY, Capability, holds_for
+from db.sabotage import Score
 from farm.targets import TargetGpu
 from kernels.errors import UsageError
 from kernels.model import Device, Verdict
@@ -87,6 +88,14 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Sabotaged:
+    """How many mutants of a text the rules killed."""
+
+    score: Score
+    stale: bool  # the text has changed since
+
+
+@dataclass(frozen=True)
 class Matrix:
     """Cells column by column, and what is needed to say which columns those are."""
 
@@ -94,6 +103,7 @@ class Matrix:
     cells: tuple[Cell, ...]
     catalog_digest: str  # of the catalog that decided what is stale
     generated_us: int
+    sabotage: tuple[Sabotaged, ...] = ()  # by kernel and kind; about no device
 
     def of_device(self, glob: str) -> Matrix:
         """The columns whose class, board or UUID matches; UsageError where none does."""

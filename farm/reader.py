@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from db import capability, device
+from db import capability, device, sabotage
 from db.session import Session
-from farm.matrix import Claim, Matrix, Row, pivot, row_of
+from farm.matrix import Claim, Matrix, Row, Sabotaged, pivot, row_of
 from farm.targets import target_gpus
 from kernels import catalog, registry, source
 from kernels.errors import FarmError, UsageError
@@ -18,7 +19,21 @@ def read_matrix(s: Session, now_us: int) -> Matrix:
     found = capability.cells(s)
     boards = [seen.device for seen in device.devices(s)]
     claims = claims_for(row_of(cell) for cell in found)
-    return pivot(found, claims, boards, target_gpus(), catalog.digest(), now_us)
+    matrix = pivot(found, claims, boards, target_gpus(), catalog.digest(), now_us)
+    return replace(matrix, sabotage=read_sabotage(s))
+
+
+def read_sabotage(s: Session) -> tuple[Sabotaged, ...]:
+    """The newest score of every text, stale where this catalog's differs or has none."""
+    return tuple(
+        Sabotaged(score, _exact_digest(score.kernel, score.kind) != score.source_digest)
+        for score in sabotage.scores(s)
+    )
+
+
+def _exact_digest(kernel_id: str, kind: str) -> str:
+    op, _, name = kernel_id.partition("/")
+    return source_digest(Row(op, name, kind, Build.EXACT.value))
 
 
 def claims_for(rows: Iterable[Row]) -> list[Claim]:

@@ -17,10 +17,11 @@ TOKEN = re.compile(
 )
 DEVICE_ONLY = "__CUDA_ARCH__"  # the host compiles what stands where it isn't defined
 
-TYPES = frozenset(
-    "void bool char short int long float double signed unsigned const volatile size_t half half2 "
-    "float2 float4 int2 int4 uint2 uint4 uchar4".split()
-)
+TYPES = frozenset((
+    "void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned",
+    "const", "volatile", "size_t", "half", "half2", "float2", "float4", "int2", "int4", "uint2",
+    "uint4", "uchar4",
+))  # fmt: skip
 DECLARES = TYPES | {"__shared__", "static", "extern", "__align__", "struct"}
 
 # How tightly binary operators bind; the higher one first.
@@ -61,7 +62,7 @@ class Unit:
     text: str
     tokens: tuple[Token, ...]
     parts: Mapping[str, Part]
-    defines: frozenset[str]
+    defines: Mapping[str, str]  # name to what it stands for
     partners: Mapping[int, int]  # index of a bracket to that of the one it belongs to
 
     def is_binary(self, i: int) -> bool:
@@ -69,8 +70,10 @@ class Unit:
         before = self.tokens[i - 1]
         if before.text == ")":
             return not self.is_cast(self.partners[i - 1])
-        return before.text == "]" or before.kind in ("number", "string") or (
-            before.kind == "name" and before.text not in TYPES and before.text != "return"
+        return (
+            before.text == "]"
+            or before.kind in ("number", "string")
+            or (before.kind == "name" and before.text not in TYPES and before.text != "return")
         )
 
     def is_cast(self, i: int) -> bool:
@@ -139,9 +142,9 @@ def read(text: str) -> Unit:
     return Unit(text, tokens, {part.name: part for part in _parts(tokens, partners)}, defines, partners)
 
 
-def _tokens(text: str) -> tuple[tuple[Token, ...], frozenset[str]]:
+def _tokens(text: str) -> tuple[tuple[Token, ...], dict[str, str]]:
     tokens: list[Token] = []
-    defines: set[str] = set()
+    defines: dict[str, str] = {}
     conditions: list[bool] = []  # of every open #if: whether the host reads on
     for match in TOKEN.finditer(text):
         kind, word = str(match.lastgroup), match.group()
@@ -149,10 +152,10 @@ def _tokens(text: str) -> tuple[tuple[Token, ...], frozenset[str]]:
             _follow(word[1:].split(), conditions, defines)
         elif kind != "space" and all(conditions):
             tokens.append(Token(kind, word, match.start()))
-    return tuple(tokens), frozenset(defines)
+    return tuple(tokens), defines
 
 
-def _follow(words: list[str], conditions: list[bool], defines: set[str]) -> None:
+def _follow(words: list[str], conditions: list[bool], defines: dict[str, str]) -> None:
     """What a directive does to the conditions; one about anything but the device holds either way."""
     match words:
         case ["ifdef", name]:
@@ -163,8 +166,8 @@ def _follow(words: list[str], conditions: list[bool], defines: set[str]) -> None
             conditions[-1] = not conditions[-1]
         case ["endif", *_] if conditions:
             conditions.pop()
-        case ["define", name, *_]:
-            defines.add(name.partition("(")[0])
+        case ["define", name, *value]:
+            defines[name.partition("(")[0]] = " ".join(value)
 
 
 def _partners(tokens: tuple[Token, ...]) -> dict[int, int]:

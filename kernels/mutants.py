@@ -38,9 +38,7 @@ def mutants(kernel_id: str, kind_name: str) -> tuple[Mutant, ...]:
     A helper of the prelude belongs to the first kernel and kind that reach it, so that it counts once.
     """
     text = source.text(kernel_id, kind_name)
-    elsewhere = {
-        name for name, owner in helper_owners().items() if owner != (kernel_id, kind_name)
-    }
+    elsewhere = {name for name, owner in helper_owners().items() if owner != (kernel_id, kind_name)}
     return of_text(text, leave_out=elsewhere)
 
 
@@ -148,7 +146,12 @@ def entries(unit: Unit, i: int) -> Iterator[Edit]:
 def constants(unit: Unit, i: int) -> Iterator[Edit]:
     """Strides, offsets, block sizes and whatever else is a #define, one off."""
     token = unit.tokens[i]
-    if token.kind == "name" and token.text in unit.defines - {ENTRY} and not unit.declares_size(i):
+    if (
+        token.kind == "name"
+        and token.text in unit.defines
+        and token.text != ENTRY
+        and not unit.declares_size(i)
+    ):
         yield "constant+1", i, i, f"({token.text} + 1)"
         yield "constant-1", i, i, f"({token.text} - 1)"
 
@@ -173,10 +176,13 @@ def names(unit: Unit, i: int) -> Iterator[Edit]:
 
 BINARY = {
     "+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|",
-    "&&": "||", "||": "&&", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==",
+    "&&": "||", "||": "&&",
+    "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==",
 }  # fmt: skip
 KEEPS_LEFT = ("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "&&", "||")
-ASSIGN = {"+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=", "<<=": ">>=", ">>=": "<<=", "&=": "|=", "|=": "&="}
+ASSIGN = {
+    "+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=", "<<=": ">>=", ">>=": "<<=", "&=": "|=", "|=": "&=",
+}  # fmt: skip
 
 
 def operators(unit: Unit, i: int) -> Iterator[Edit]:
@@ -186,18 +192,34 @@ def operators(unit: Unit, i: int) -> Iterator[Edit]:
         yield "assign", i, i, ASSIGN[word]
         if not in_for_header(unit, i):
             yield "overwrite", i, i, "="
-    if word in LEVELS and unit.is_binary(i):
+    if word in LEVELS and unit.is_binary(i) and not (adds_nothing(unit, i) or unit.declares_size(i)):
         yield "operator", i, i, BINARY[word]
         if word in KEEPS_LEFT:
             yield "drop", i, unit.right_operand(i) - 1, ""
-    elif word == "-":
+    elif word == "-" and not unit.is_binary(i):
         yield "sign-lost", i, i, ""
+
+
+def adds_nothing(unit: Unit, i: int) -> bool:
+    """Whether the operator at `i` adds or takes away a zero, above all an offset AT_D of 0: no mutant."""
+    operand = unit.tokens[i + 1].text
+    alone = unit.right_operand(i) == i + 2
+    return unit.tokens[i].text in "+-" and alone and unit.defines.get(operand, operand) == "0"
 
 
 def in_for_header(unit: Unit, i: int) -> bool:
     """Whether a token stands in the parentheses of a for."""
     opened = (at for at in range(i, 0, -1) if unit.tokens[at].text == "(" and unit.partners[at] > i)
     return any(unit.tokens[at - 1].text == "for" for at in opened)
+
+
+def sizes(unit: Unit, i: int) -> Iterator[Edit]:
+    """A shared array of half its size; one of more is the same kernel."""
+    if unit.tokens[i].text == "[" and unit.declares_size(i) and unit.partners[i] > i + 1:
+        start = unit.statement_start(i)
+        if "__shared__" in [token.text for token in unit.tokens[start:i]]:
+            end = unit.partners[i]
+            yield "size", i + 1, end - 1, f"({_between(unit, i + 1, end)}) / 2"
 
 
 def steps(unit: Unit, i: int) -> Iterator[Edit]:
@@ -244,5 +266,5 @@ def casts(unit: Unit, i: int) -> Iterator[Edit]:
             yield "sign", i, unit.partners[i], CASTS[inside]
 
 
-OPERATORS: tuple[Operator, ...] = (literals, constants, names, operators, steps, conditions, casts)
+OPERATORS: tuple[Operator, ...] = (literals, constants, names, operators, sizes, steps, conditions, casts)
 TABLE_OPERATORS: tuple[Operator, ...] = (entries,)

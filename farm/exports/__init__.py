@@ -9,8 +9,10 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any
 
+from db.sabotage import Score
 from farm.marks import timestamp
 from farm.matrix import Cell, Matrix
+from kernels import codec
 from kernels.errors import UnknownName
 
 
@@ -42,6 +44,14 @@ def record(cell: Cell) -> dict[str, Any]:
     values = {name: _finite(value) for name, value in values.items()}
     last_run = None if last_run_us is None else timestamp(last_run_us)
     return values | {"last_run": last_run, "reason": reason}
+
+
+def score_record(score: Score) -> dict[str, Any]:
+    """A text's mutants under the names of the JSON schema."""
+    values: dict[str, Any] = codec.encode(score)
+    ran_us = values.pop("ran_us")
+    killed = {"killed": dict(score.killed), "score": round(score.score, 4)}
+    return values | killed | {"last_run": timestamp(ran_us)}
 
 
 def _finite(value: Any) -> Any:

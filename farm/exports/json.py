@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from farm.exports import Export, record
+from farm.exports import Export, record, score_record
 from farm.marks import timestamp
 from farm.matrix import Matrix
 
@@ -14,7 +14,8 @@ SCHEMA = 1
 def render(matrix: Matrix) -> str:
     cells = [record(cell) for cell in matrix.cells]
     head = {"schema": SCHEMA, "generated_at": timestamp(matrix.generated_us)}
-    document = head | {"catalog_digest": matrix.catalog_digest, "cells": cells}
+    sabotage = [score_record(row.score) | {"stale": row.stale} for row in matrix.sabotage]
+    document = head | {"catalog_digest": matrix.catalog_digest, "cells": cells, "sabotage": sabotage}
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 

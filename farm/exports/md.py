@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from farm.exports import Export
 from farm.marks import FLAGS, LEGEND, mark, tally, timestamp
-from farm.matrix import Cell, Column, Matrix
+from farm.matrix import Cell, Column, Matrix, Sabotaged
 
 Place = tuple[str, str, str, str]  # op, kernel, kind, device class
 
@@ -24,6 +24,7 @@ def render(matrix: Matrix) -> str:
     by_class = matrix.by_class()
     backends = sorted({column.backend for column in by_class.columns}, key=_cuda_last)
     parts = ["# Capability matrix", *(_section(by_class, backend) for backend in backends)]
+    parts += _sabotage(matrix.sabotage)
     return "\n\n".join([*parts, _legend(), _devices(matrix), _provenance(matrix)]) + "\n"
 
 
@@ -80,6 +81,29 @@ def _mark(cell: Cell, shared: set[str], builds: int) -> str:
         return " ".join([text, *(rung for rung in cell.rungs if rung not in shared)])
     text = f"**{text}**" if cell.verdict.bad else text
     return text if len(cell.build.split("+")) == builds else f"{text} {escaped(cell.build)} only"
+
+
+def _sabotage(rows: Sequence[Sabotaged]) -> list[str]:
+    """How well the checks ring: nothing where no kernel was mutated."""
+    if not rows:
+        return []
+    header = ("kernel", "kind", "mutants", "killed", "by relative", "by NMSE", "equivalent", "alive", "score")
+    lines = []
+    for row in rows:
+        score, stale = row.score, " (stale)" if row.stale else ""
+        killed = sum(count for _, count in score.killed)
+        figures = (score.compiled, killed, score.by_relative, score.by_nmse, score.equivalents)
+        lines.append(
+            (
+                escaped(score.kernel), escaped(score.kind), *map(str, figures), str(len(score.survivors)),
+                f"{score.score:.1%}{stale}",
+            )
+        )  # fmt: skip
+    means = (
+        "Mutants are wrong kernels, one small change each, run on the kernel's own quick cases on a CPU. "
+        "Relative and NMSE: how many those rules alone would have killed."
+    )
+    return [f"## Sabotage\n\n{means}\n\n{table(header, lines)}"]
 
 
 def _legend() -> str:

@@ -6,12 +6,14 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from db.sabotage import Score
 from farm import exports
-from farm.matrix import Matrix, Row
+from farm.matrix import Matrix, Row, Sabotaged
 from kernels.errors import UnknownName
 from kernels.model import Device, Verdict
 from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, CPU_2, H200, RTX_3060, capability, matrix_of
@@ -53,7 +55,7 @@ def test_an_unknown_format_names_those_there_are() -> None:
 
 def test_json_has_the_keys_of_the_schema_in_their_order() -> None:
     document = json.loads(render("json", matrix_of([capability()])))
-    assert list(document) == ["schema", "generated_at", "catalog_digest", "cells"]
+    assert list(document) == ["schema", "generated_at", "catalog_digest", "cells", "sabotage"]
     assert (document["schema"], document["catalog_digest"]) == (1, "c0ffee")
     assert document["generated_at"] == "2023-11-14T22:13:20Z"
     assert list(document["cells"][0]) == KEYS
@@ -71,6 +73,18 @@ def test_json_says_what_ran_and_null_for_what_did_not() -> None:
 def test_json_has_null_for_a_figure_that_is_not_finite(figure: float) -> None:
     (cell,) = cells_of(matrix_of([capability(Verdict.FAIL, bound_ratio=figure, nmse=figure)]))
     assert (cell["bound_ratio"], cell["nmse"]) == (None, None)
+
+
+SCORE = Score("matvec/block", "Q4_0", "s", 0, 21, 100, 98, (("bound", 90),), 85, 84, 6, ("ENTRY:1:drop",))
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_sabotage_is_in_json_and_markdown(stale: bool) -> None:
+    matrix = replace(matrix_of([capability()]), sabotage=(Sabotaged(SCORE, stale),))
+    (row,) = json.loads(render("json", matrix))["sabotage"]
+    assert (row["killed"], row["survivors"], row["stale"]) == ({"bound": 90}, ["ENTRY:1:drop"], stale)
+    (line,) = [line for line in render("md", matrix).splitlines() if "| Q4_0 | 98 |" in line]
+    assert line.endswith(f"| 90 | 85 | 84 | 6 | 1 | 97.8%{' (stale)' if stale else ''} |")
 
 
 def test_csv_has_a_line_per_cell_with_the_names_of_the_schema() -> None:

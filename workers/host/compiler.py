@@ -149,6 +149,18 @@ def build(
     return target
 
 
+def attempt(source: str, out: Path, build: str, cache: Path, more: Sequence[str] = ()) -> list[str]:
+    """Builds a translated text into `out` with further flags, uncached; what the compiler complains of."""
+    compiler = find()
+    runtime = _runtime(compiler, False, cache)
+    file = out.with_suffix(".cpp")
+    file.write_text(source, encoding="utf8")
+    told = (*flags(build, compiler), *more)
+    return _complaints(
+        compiler, [*told, f"-I{RUNTIME}", *LINK, str(file), str(runtime), "-lm", "-o", str(out)]
+    )
+
+
 def translate(text: str, name: str, entries: Sequence[str] = ()) -> str:
     """The text as the compiler sees it: header before, dynamic shared memory declared, glue after."""
     bare = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
@@ -197,13 +209,19 @@ def _runtime(compiler: Compiler, ucontext: bool, cache: Path) -> Path:
 
 
 def _compile(compiler: Compiler, words: Sequence[str]) -> None:
+    if lines := _complaints(compiler, words):
+        raise Rejected(next((s for s in lines if re.search(r"\berror\b|undefined reference", s)), lines[0]))
+
+
+def _complaints(compiler: Compiler, words: Sequence[str]) -> list[str]:
+    """What the compiler says when it refuses, line by line; nothing where it doesn't."""
     env = os.environ | {"LC_ALL": "C"}
     answer = subprocess.run(
         [*compiler.command, *words], capture_output=True, text=True, errors="replace", env=env
     )
-    if answer.returncode:
-        lines = answer.stderr.splitlines() or [f"{compiler.path} ended with {answer.returncode}"]
-        raise Rejected(next((s for s in lines if re.search(r"\berror\b|undefined reference", s)), lines[0]))
+    if not answer.returncode:
+        return []
+    return answer.stderr.splitlines() or [f"{compiler.path} ended with {answer.returncode}"]
 
 
 @cache

@@ -36,6 +36,7 @@ class MulMm(JudgedOp):
             Workload(shape(9, 1, 3), STRUCTURED),
             Workload(shape(65, 1, 129)),  # a second tile both ways
             Workload(shape(64, 2, 128)),  # whole tiles
+            Workload(shape(128, 1, 256)),  # two whole tiles both ways: none may start too early
             Workload(shape(71, 5, 1)),
             Workload(shape(1, 257, 2)),
             Workload(shape(7, 3, 31), layout=Layout(row_padding=64)),

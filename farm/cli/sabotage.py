@@ -1,0 +1,145 @@
+"""Mutates the CUDA text of kernels and says which rule catches each mutant, and which none does."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from db import sabotage as rows
+from db.sabotage import Score
+from db.session import open_database
+from farm.cli import options
+from farm.exports import score_record
+from farm.sabotage import Outcome, Survivor, Tally, jobs, label, outcome
+from farm.terminal import console, shown, table
+from kernels import codec
+from kernels.errors import FarmError
+from workers.machine import usable_cores
+from workers.sabotage import Job, Judgement, Report
+from workers.sabotage.process import run_jobs
+
+
+@click.command(short_help=__doc__)
+@click.argument("names", nargs=-1, metavar="[KERNEL...]")
+@click.option("--all", "every", is_flag=True, help="Every kernel with a text of its own.")
+@click.option("--kind", "kinds", multiple=True, help="Only these kinds; F32 for kernels without.")
+@click.option(
+    "--processes", type=click.IntRange(1, 256), default=usable_cores, show_default="one a core",
+    help="Judges this many texts at a time.",
+)  # fmt: skip
+@options.database
+@options.as_json
+def sabotage(
+    names: tuple[str, ...], every: bool, kinds: tuple[str, ...], processes: int, url: str, as_json: bool
+) -> int:
+    """Mutates the CUDA text of kernels and says which rule catches each mutant, and which none does.
+
+    \b
+    farm sabotage matvec/block --kind Q4_K
+    farm sabotage --all
+
+    Mutants run on the host backend, on the kernel's own quick cases. Scores go to the database and into
+    exports. Exit code 3 where a mutant survives without an argument in kernels/equivalents.toml, or an
+    argument there no longer applies.
+    """
+    chosen = jobs(names, every, kinds)
+    database = open_database(url)
+    tallies = {job: Tally(job) for job in chosen}
+
+    def tell(job: Job, value: Judgement | Report) -> None:
+        tallies[job].take(value)
+        if isinstance(value, Report):
+            click.echo(_progress(tallies[job], value), err=True)
+            if not value.failure:
+                with database.writing() as s:
+                    rows.put(s, outcome(tallies[job], time.time_ns() // 1000).score)
+
+    began = time.monotonic()
+    run_jobs(chosen, processes, tell)
+    took = time.monotonic() - began
+    if failed := [t for t in tallies.values() if t.report is None or t.report.failure]:
+        why = failed[0].report.failure if failed[0].report else "no report"
+        raise FarmError(f"{label(failed[0].job)} could not be judged: {why}")
+    found = [outcome(tally, time.time_ns() // 1000) for tally in tallies.values()]
+    if as_json:
+        click.echo(json.dumps(document(found, took), indent=1))
+    else:
+        show(found, took)
+    return 3 if any(one.survivors or one.faults for one in found) else 0
+
+
+def _progress(tally: Tally, report: Report) -> str:
+    return (
+        f"{label(tally.job)}: {report.failure or f'{len(tally.judgements)} mutants, {report.seconds:.0f} s'}"
+    )
+
+
+def document(found: Sequence[Outcome], took_s: float) -> dict[str, Any]:
+    return {
+        "sabotage": [score_record(one.score) for one in found],
+        "survivors": [_located(one.score, codec.encode(s)) for one in found for s in one.survivors],
+        "faults": [_located(one.score, {"reason": line}) for one in found for line in one.faults],
+        "judgements": [_located(one.score, codec.encode(j)) for one in found for j in one.judgements],
+        "mutants_per_minute": round(60 * sum(one.score.mutants for one in found) / took_s),
+    }
+
+
+def _located(score: Score, values: dict[str, Any]) -> dict[str, Any]:
+    return {"kernel": score.kernel, "kind": score.kind, **values}
+
+
+# Columns of the table: what is alike stands together, the JSON has every rule.
+TOGETHER = {
+    "crash": ("crash", "timeout"),
+    "writes": ("guards", "unwritten"),
+    "bound": ("bound",),
+    "orders": ("orders",),
+    "check": ("check",),
+}
+
+
+def show(found: Sequence[Outcome], took_s: float) -> None:
+    """A line per text, then every survivor as a diff and every entry that is out of date."""
+    out = console()
+    figures = ("made", "built", *TOGETHER, "relative", "NMSE", "equiv.", "alive", "score")
+    grid = table("kernel", "kind", *figures, right=figures)
+    for score in (one.score for one in found):
+        killed = dict(score.killed)
+        counts = [score.mutants, score.compiled]
+        counts += [sum(killed[rule] for rule in rules) for rules in TOGETHER.values()]
+        counts += [score.by_relative, score.by_nmse, score.equivalents, len(score.survivors)]
+        grid.add_row(score.kernel, score.kind, *map(str, counts), f"{score.score:.1%}")
+    out.print(grid)
+    out.print(
+        "\nkilled first by: crash or timeout; writes around a buffer or none at all; bound; another order of "
+        "execution; check (instrumented). relative, NMSE: what those rules alone would have killed",
+        soft_wrap=True,
+    )
+    for one in found:
+        for line in complaints(one):
+            out.print(shown(line), soft_wrap=True)
+    total = sum(one.score.mutants for one in found)
+    out.print(f"\n{total} mutants in {took_s:.0f} s: {60 * total / took_s:.0f} a minute", soft_wrap=True)
+
+
+def complaints(found: Outcome) -> Iterator[str]:
+    """Survivors as diffs, then entries of the equivalents that don't apply."""
+    where = f"{found.score.kernel} {found.score.kind}"
+    for survivor in found.survivors:
+        yield ""
+        yield f"{where}: nothing kills {survivor.mutant}"
+        yield from diff(survivor)
+    for fault in found.faults:
+        yield ""
+        yield f"{where}: kernels/equivalents.toml: {fault}"
+
+
+def diff(survivor: Survivor) -> list[str]:
+    return [f"line {survivor.line}", f"- {survivor.was}", f"+ {survivor.now}"]
+
+
+COMMAND = sabotage

@@ -1,0 +1,119 @@
+"""Mutates kernels and counts what the rules catch: from names to jobs, from judgements to scores."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from db.sabotage import Score
+from kernels import catalog, equivalents, mutants, registry, source
+from kernels.equivalents import Equivalent, changed_line
+from kernels.errors import UsageError
+from kernels.model import Build
+from kernels.mutants import Mutant
+from workers.sabotage import Fate, Job, Judgement, Report
+
+MOST_EQUIVALENT = 0.10  # of a kernel's compiled mutants; more would be an excuse
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A mutant that every rule let pass, as a diff of one line."""
+
+    mutant: str
+    line: int  # of the text that `farm kernels --text` prints
+    was: str
+    now: str
+
+
+@dataclass
+class Tally:
+    """One text's judgements as they come in."""
+
+    job: Job
+    judgements: list[Judgement] = field(default_factory=list)
+    report: Report | None = None
+
+    def take(self, value: Judgement | Report) -> None:
+        if isinstance(value, Report):
+            self.report = value
+        else:
+            self.judgements.append(value)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One text judged: its score, what is left alive without an argument, and entries that don't apply."""
+
+    score: Score
+    survivors: tuple[Survivor, ...]
+    faults: tuple[str, ...]
+    seconds: float
+    judgements: tuple[Judgement, ...]
+
+
+def label(job: Job) -> str:
+    return f"{job.kernel} {job.kind or catalog.NO_KIND}"
+
+
+def jobs(names: Sequence[str], every: bool, kinds: Sequence[str]) -> list[Job]:
+    """The texts that a command line names; UsageError where it names none, or a kernel without one."""
+    if bool(names) == every:
+        raise UsageError("name kernels, for example matvec/block, or say --all")
+    wanted = {registry.kind(name).name if name.upper() != catalog.NO_KIND else "" for name in kinds}
+    for name in names:
+        registry.kernel(name)
+    chosen = [
+        Job(kernel_id, kind)
+        for kernel_id, kind in mutants.texts()
+        if (every or kernel_id in names) and (not wanted or kind in wanted)
+    ]
+    if lacking := [name for name in names if name not in {job.kernel for job in chosen}]:
+        have = ", ".join(dict.fromkeys(kernel_id for kernel_id, _ in mutants.texts()))
+        raise UsageError(f"{lacking[0]} has no text of its own for these kinds; there are {have}")
+    if not chosen:
+        raise UsageError(f"no kernel has a text for {', '.join(kinds)}")
+    return chosen
+
+
+def outcome(tally: Tally, now_us: int, entries: Sequence[Equivalent] | None = None) -> Outcome:
+    """The score of a finished job; entries of the equivalents are the catalog's unless given."""
+    job, report = tally.job, tally.report
+    assert report is not None  # its job is finished
+    text, made = source.text(job.kernel, job.kind), mutants.mutants(job.kernel, job.kind)
+    known = equivalents.equivalents() if entries is None else entries
+    mine = [entry for entry in known if entry.is_about(job.kernel, job.kind)]
+    alive = {j.mutant for j in tally.judgements if j.fate is Fate.SURVIVED}
+    argued = alive & {entry.mutant for entry in mine}
+    counts = Counter(j.fate for j in tally.judgements)
+    compiled = len(tally.judgements) - counts[Fate.COMPILE]
+    survivors = tuple(_survivor(text, mutant) for mutant in made if mutant.name in alive - argued)
+    faults = equivalents.faults(mine, text, made, alive) if not report.failure else []
+    faults += _excess(len(argued), compiled)
+    score = Score(
+        kernel=job.kernel,
+        kind=job.kind or catalog.NO_KIND,
+        source_digest=source.digest(job.kernel, (job.kind,) if job.kind else (), Build.EXACT),
+        ran_us=now_us,
+        cases=report.cases,
+        mutants=len(tally.judgements),
+        compiled=compiled,
+        killed=tuple((fate.value, counts[fate]) for fate in Fate if fate.killed),
+        by_relative=sum(j.relative for j in tally.judgements),
+        by_nmse=sum(j.nmse for j in tally.judgements),
+        equivalents=len(argued),
+        survivors=tuple(survivor.mutant for survivor in survivors),
+    )
+    return Outcome(score, survivors, tuple(faults), report.seconds, tuple(tally.judgements))
+
+
+def _excess(argued: int, compiled: int) -> list[str]:
+    if argued <= MOST_EQUIVALENT * compiled:
+        return []
+    return [f"{argued} of {compiled} mutants are entered as equivalent; the most is {MOST_EQUIVALENT:.0%}"]
+
+
+def _survivor(text: str, mutant: Mutant) -> Survivor:
+    was = text.splitlines()[mutant.line - 1].strip()
+    return Survivor(mutant.name, mutant.line, was, changed_line(text, mutant))

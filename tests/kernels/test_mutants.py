@@ -1,0 +1,113 @@
+"""Operators: each makes the mutants that it should, and nothing that equals the original."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernels import ctext, mutants, source
+from kernels.mutants import of_text, texts
+
+
+def kernel(statement: str, before: str = "") -> str:
+    head = f"#define SIZE 4\n#define AT_D 0\n{before}"
+    return f'{head}\nextern "C" __global__ void ENTRY(int *o) {{ {statement} }}'
+
+
+def made(statement: str, operator: str, before: str = "") -> list[str]:
+    """What stands there instead, by every mutant of one operator."""
+    return [m.new for m in of_text(kernel(statement, before)) if m.operator == operator]
+
+
+@pytest.mark.parametrize(
+    ("statement", "operator", "new"),
+    [
+        ("o[i] = q >> 16;", "shift+1", ["17"]),
+        ("o[i] = q >> 16;", "shift-1", ["15"]),
+        ("o[i] = q >> n;", "operator", ["<<"]),
+        ("o[i] = q & 0xFu;", "mask-narrow", ["0x7u"]),
+        ("o[i] = q & 15;", "mask-wide", ["0x1f"]),
+        ("o[i] = n + m;", "operator", ["-"]),
+        ("o[i] = n + m * k;", "drop", ["", ""]),
+        ("o[i] = 5;", "literal+1", ["6"]),
+        ("o[i] = 0;", "literal-1", []),
+        ("o[i] = 1.5f;", "float+1", ["(1.5f + 1.0f)"]),
+        ("o[SIZE] = n;", "constant-1", ["(SIZE - 1)"]),
+        ("__syncthreads();", "barrier", [""]),
+        ("n = __shfl_down_sync(m, n, k);", "lanes", ["__shfl_up_sync"]),
+        ("n = threadIdx.x;", "field", ["y"]),
+        ("n = (signed char)m;", "sign", ["(unsigned char)"]),
+        ("n = (int)m;", "sign", ["(unsigned int)"]),
+        ("n = -m;", "sign-lost", [""]),
+        ("n += m;", "assign", ["-="]),
+        ("n += m;", "overwrite", ["="]),
+        ("for (;; n += m) {}", "overwrite", []),
+        ("for (;; ++i) {}", "step", ["i += 2"]),
+        ("for (int i = n; i < m; ++i) {}", "operator", ["<="]),
+        ("if (n) m = k;", "if-always", ["(true)"]),
+        ("if (n) m = k;", "if-never", ["(false)"]),
+        ("n = m ? k : 2 * l;", "arms", ["2 * l : k"]),
+        ("n = m ? k : l;", "arm-first", ["k : k"]),
+        ("n = m && k;", "drop", [""]),
+        ("__shared__ float s[SIZE];", "size", ["(SIZE) / 2"]),
+        ("float s[SIZE];", "constant+1", []),
+    ],
+)
+def test_operator_makes(statement: str, operator: str, new: list[str]) -> None:
+    assert made(statement, operator) == new
+
+
+@pytest.mark.parametrize("statement", ["o = p + AT_D;", "o = p - 0;"])
+def test_a_zero_added_or_not_is_no_mutant(statement: str) -> None:
+    assert made(statement, "drop") == made(statement, "operator") == []
+
+
+def test_table_entries_are_one_off_and_stay_in_their_type() -> None:
+    assert made("n = T[0];", "entry", "__device__ const signed char T[3] = {1, 127, -127};") == [
+        "2",
+        "126",
+        "126",
+    ]
+
+
+def test_a_pointers_star_is_no_product() -> None:
+    assert made("const unsigned char *p = *(const unsigned char **)q;", "operator") == []
+
+
+def test_only_what_the_entry_reaches_is_mutated() -> None:
+    unused = "__device__ int unused(int a) { return a + 1; }"
+    assert of_text(kernel("o[0] = n;", unused)) == of_text(kernel("o[0] = n;", unused.replace("+", "-")))
+
+
+def test_names_stay_when_comments_and_blanks_change() -> None:
+    first = [m.name for m in of_text(kernel("o[0] = n + 1;"))]
+    assert first == [m.name for m in of_text(kernel("o[0] =\n\n n  + /* one */ 1;"))]
+    assert first[0] == "ENTRY:2:literal+1"
+
+
+def test_apply_changes_the_place_that_line_and_column_name() -> None:
+    text = kernel("o[0] = n + m;")
+    (mutant,) = [m for m in of_text(text) if m.operator == "operator"]
+    assert text.splitlines()[mutant.line - 1][mutant.column - 1] == "+"
+    assert mutant.apply(text) == text.replace("n + m", "n - m")
+
+
+@pytest.mark.parametrize(("kernel_id", "kind"), texts())
+def test_no_mutant_equals_the_original_or_another(kernel_id: str, kind: str) -> None:
+    text = source.text(kernel_id, kind)
+    found = mutants.mutants(kernel_id, kind)
+    words = {tuple(t.text for t in ctext.read(m.apply(text)).tokens) for m in found[::7]}
+    assert len(words) == len(found[::7])
+    assert tuple(t.text for t in ctext.read(text).tokens) not in words
+
+
+@pytest.mark.parametrize(("kernel_id", "kind"), texts())
+def test_names_are_unique(kernel_id: str, kind: str) -> None:
+    names = [m.name for m in mutants.mutants(kernel_id, kind)]
+    assert len(names) == len(set(names)) > 10
+
+
+def test_a_helper_of_the_prelude_counts_once() -> None:
+    owners = mutants.helper_owners()
+    assert owners["half_at"] == ("matvec/block", "Q2_K")
+    found = [text for text in texts() if any(m.name.startswith("half_at:") for m in mutants.mutants(*text))]
+    assert found == [owners["half_at"]]

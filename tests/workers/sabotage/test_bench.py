@@ -1,0 +1,116 @@
+"""What becomes of planted mutants: each rule kills its own, and none of them stops the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernels import source
+from kernels.errors import FarmError
+from kernels.mutants import Mutant
+from workers.backend import Unavailable
+from workers.host import compiler
+from workers.sabotage import Fate, Judgement
+from workers.sabotage.bench import judge_mutants
+from workers.sabotage.fixture import Fixture, fixtures
+
+SILU, NORM = "silu_mul/flat", "rmsnorm/block"
+EXIT = 'extern "C" void _exit(int);\n'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    try:
+        compiler.find()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FARM_STATE", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def silu() -> list[Fixture]:
+    return fixtures(SILU, "")
+
+
+@pytest.fixture(scope="module")
+def norm() -> list[Fixture]:
+    return fixtures(NORM, "")
+
+
+def planted(text: str, old: str, new: str) -> Mutant:
+    """The last `old`, which must be there, becomes `new`; the first may be in a comment."""
+    return Mutant(f"{old} -> {new}", "planted", 1, 1, text.rindex(old), old, new)
+
+
+def judged(kernel: str, ready: list[Fixture], *changes: tuple[str, str], before: str = "") -> list[Judgement]:
+    text = before + source.text(kernel, "")
+    return list(judge_mutants(text, [planted(text, *change) for change in changes], ready))
+
+
+INDEX = "out[i] = g /"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fate"),
+    [
+        ("* up[i]", "+ up[i]", Fate.BOUND),
+        ("if (i < n)", "if (i < n - 1)", Fate.UNWRITTEN),
+        ("if (i < n)", "if (i <= n)", Fate.GUARDS),
+        ("gate[i]", "gate[i + 4096]", Fate.CRASH),
+        (INDEX, "if (i == 1) out[-1] = 0.0f; out[i] = g /", Fate.GUARDS),
+        (INDEX, "*(float *)&gate[i] = 0.0f; out[i] = g /", Fate.CRASH),  # inputs are sealed
+        ("if (i < n)", "while (true)", Fate.TIMEOUT),
+        ("if (i < n)", "if (n > i)", Fate.SURVIVED),
+        ("gate[i]", "gate[oops]", Fate.COMPILE),
+        (INDEX, "float a[4]; for (int k = 0; k <= 4; ++k) a[k] = g; out[i] = a[0] /", Fate.CHECK),
+    ],
+)
+def test_a_planted_mutant_meets_its_rule(silu: list[Fixture], old: str, new: str, fate: Fate) -> None:
+    (judgement,) = judged(SILU, silu, (old, new))
+    assert (judgement.fate, bool(judgement.case)) == (fate, fate.killed), judgement
+
+
+def test_a_race_shows_in_the_other_order(norm: list[Fixture]) -> None:
+    (judgement,) = judged(NORM, norm, ("threadIdx.x < half", "threadIdx.x <= half"))
+    assert judgement.fate is Fate.ORDERS
+    assert not judgement.relative
+
+
+def test_crashing_hanging_and_broken_mutants_dont_stop_the_run(silu: list[Fixture]) -> None:
+    changes = (
+        (INDEX, "_exit(0); out[i] = g /"),
+        (INDEX, "for (;;) {} out[i] = g /"),
+        ("gate[i]", "oops"),
+        ("gate[i]", "gate[0]"),
+        ("* up[i]", "* (up[i])"),
+    )
+    fates = [one.fate for one in judged(SILU, silu, *changes, before=EXIT)]
+    assert fates == [Fate.CRASH, Fate.TIMEOUT, Fate.COMPILE, Fate.BOUND, Fate.SURVIVED]
+
+
+def test_a_small_error_is_seen_by_the_bound_and_not_by_the_others(silu: list[Fixture]) -> None:
+    (judgement,) = judged(SILU, silu, ("* up[i]", "* up[i] * 1.00001f"))
+    assert (judgement.fate, judgement.relative, judgement.nmse) == (Fate.BOUND, False, False)
+
+
+def test_a_crash_is_seen_by_every_rule(silu: list[Fixture]) -> None:
+    (judgement,) = judged(SILU, silu, ("if (i < n)", "while (true)"))
+    assert judgement.relative
+    assert judgement.nmse
+
+
+def test_a_wrong_kernel_has_no_mutants_to_judge(silu: list[Fixture]) -> None:
+    text = source.text(SILU, "").replace("* up[i]", "+ up[i]")
+    with pytest.raises(FarmError, match="the right kernel itself is killed by case 257 ordinary"):
+        list(judge_mutants(text, [], silu))
+
+
+def test_no_process_and_no_file_is_left(silu: list[Fixture], tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(tmp_path))
+        judged(SILU, silu, ("if (i < n)", "while (true)"))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,100 @@
+"""Judges the mutants of one text: in batches, then alone and instrumented what is still alive."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kernels.errors import FarmError
+from kernels.mutants import Mutant
+from workers.backend import Rejected
+from workers.sabotage import Fate, Judgement
+from workers.sabotage.batch import CHECKED, Compiled, compile_batch
+from workers.sabotage.fixture import Fixture
+from workers.sabotage.trial import CPU_S, SLOWER, Findings, try_mutant
+from workers.state import compile_cache
+
+BATCH = 24  # mutants in one module
+RIGHT = Mutant("", "", 0, 0, 0, "", "")  # changes nothing
+RIGHT_CPU_S = 10.0
+TRAP = "gave up (Illegal instruction)"  # what an instrumented access past its array ends with
+
+
+class Bench:
+    """A text, the cases ready to judge its mutants by, and a folder for modules."""
+
+    def __init__(self, text: str, fixtures: Sequence[Fixture], folder: Path) -> None:
+        self._text, self._fixtures, self._folder = text, fixtures, folder
+        self._made = 0
+        self._cpu_s = max(CPU_S, SLOWER * self._slowest(()), SLOWER * self._slowest(CHECKED))
+
+    def judge(self, mutants: Sequence[Mutant]) -> Iterator[Judgement]:
+        """One judgement a mutant, in order."""
+        for first in range(0, len(mutants), BATCH):
+            yield from self._judge_batch(mutants[first : first + BATCH])
+
+    def _slowest(self, flags: Sequence[str]) -> float:
+        """Processor seconds that the right kernel's slowest case takes; FarmError where a rule kills it."""
+        compiled = self._compile([RIGHT], flags)
+        if compiled.module is None:
+            raise FarmError(f"the right text itself doesn't compile: {compiled.refused['']}")
+        right = try_mutant(compiled.module, compiled.entries[""], self._fixtures, RIGHT_CPU_S)
+        compiled.module.close()
+        if right.fate is not Fate.SURVIVED or right.relative or right.nmse:
+            raise FarmError(
+                f"the right kernel itself is killed by case {right.case}: {right.fate} {right.reason}"
+            )
+        return right.slowest_s
+
+    def _compile(self, mutants: Sequence[Mutant], flags: Sequence[str]) -> Compiled:
+        self._made += 1  # a loader knows a file by its name
+        folder = self._folder / str(self._made)
+        folder.mkdir()
+        if flags:
+            return compile_batch(self._text, mutants, folder, compile_cache(), flags)
+        return compile_batch(self._text, mutants, folder, compile_cache())
+
+    def _judge_batch(self, mutants: Sequence[Mutant]) -> Iterator[Judgement]:
+        try:
+            compiled = self._compile(mutants, ())
+        except Rejected:
+            if len(mutants) == 1:
+                raise
+            for mutant in mutants:
+                yield from self._judge_batch([mutant])
+            return
+        gc.freeze()  # a forked process then touches little of this one's memory
+        for mutant in mutants:
+            if mutant.name in compiled.refused or compiled.module is None:
+                yield Judgement(mutant.name, Fate.COMPILE, "", compiled.refused[mutant.name], False, False)
+                continue
+            entry = compiled.entries[mutant.name]
+            found = try_mutant(compiled.module, entry, self._fixtures, self._cpu_s)
+            if found.fate is Fate.SURVIVED:
+                found = self._alone(mutant, found)
+            yield Judgement(
+                mutant.name, found.fate, found.case, found.reason[:200], found.relative, found.nmse
+            )
+        if compiled.module is not None:
+            compiled.module.close()
+
+    def _alone(self, mutant: Mutant, before: Findings) -> Findings:
+        """Once more as the exact build is, instrumented: in a batch a text may overrun into others."""
+        compiled = self._compile([mutant], CHECKED)
+        if compiled.module is None:
+            return before
+        found = try_mutant(compiled.module, compiled.entries[mutant.name], self._fixtures, self._cpu_s)
+        compiled.module.close()
+        if found.fate is Fate.CRASH and TRAP in found.reason:
+            found.fate = Fate.CHECK
+            found.reason = found.reason.replace(TRAP, "indexes past an array or shifts past a type")
+            found.relative, found.nmse = before.relative, before.nmse
+        return found
+
+
+def judge_mutants(text: str, mutants: Sequence[Mutant], fixtures: Sequence[Fixture]) -> Iterator[Judgement]:
+    """Every mutant of a text; FarmError where the right text itself doesn't pass."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield from Bench(text, fixtures, Path(folder)).judge(mutants)

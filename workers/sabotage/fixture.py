@@ -1,0 +1,104 @@
+"""Makes the cases that mutants are judged by, once: inputs in guarded memory, truth and the twin's output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels import catalog, judge, registry
+from kernels.compare import Compared, Place, bits, canonical, compare
+from kernels.model import Buffer, BufferArg, Build, Case, Launch, Plan, Role
+from kernels.op import JudgedOp, Truth
+from workers.backend import POISONS, poisoned
+from workers.files import FileStore
+from workers.host.memory import Arena
+from workers.host.module import Argument, Module
+from workers.image_cache import ImageCache
+
+TURNS = 2  # lanes, warps and blocks ascending, then descending, each with a poison of its own
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """One case of a kernel of one launch, ready to run any text with that kernel's signature."""
+
+    label: str  # shape and family
+    launch: Launch
+    arena: Arena
+    args: tuple[Argument, ...]
+    out: Buffer
+    truth: Truth
+    twin: np.ndarray
+    place: Place
+
+    def run(self, module: Module, entry: str, turn: int) -> np.ndarray:
+        """The output after one launch; raises what the launch raises."""
+        buffer = self.arena.buffers[self.out.name]
+        buffer.view[:] = poisoned(self.out.nbytes, turn)
+        launch = self.launch
+        module.launch(entry, launch.grid, launch.block, launch.dynamic_shared_bytes, self.args, turn % TURNS)
+        return self.out.view(buffer.view).copy()
+
+    def broken(self) -> list[str]:
+        """Guard bands that were written to; inputs are sealed with theirs."""
+        return self.arena.buffers[self.out.name].broken()
+
+    def compared(self, got: np.ndarray) -> Compared:
+        """Turn 0's output against truth and twin."""
+        return compare(got, self.twin, self.truth, self.place, POISONS[0])
+
+
+def same(first: np.ndarray, second: np.ndarray) -> bool:
+    """Equal bit for bit, as the runner compares repeats."""
+    return bool(np.array_equal(bits(canonical(first)), bits(canonical(second))))
+
+
+def fixtures(kernel_id: str, kind_name: str) -> list[Fixture]:
+    """The kernel's own quick cases in the exact build, all families, the order of the catalog."""
+    selection = catalog.Selection(
+        kernels=(kernel_id,), kinds=(kind_name or catalog.NO_KIND,), builds=(Build.EXACT,)
+    )
+    cache = ImageCache(FileStore())
+    cases = [planned.case for planned in catalog.expand(selection)]
+    kernel = registry.launch_kernel(kernel_id)
+    runnable = [case for case in cases if not (registry.op(case.op).refuses(case) or kernel.refuses(case))]
+    return [_fixture(case, cache) for case in runnable]
+
+
+def _fixture(case: Case, cache: ImageCache) -> Fixture:
+    kernel, op = registry.launch_kernel(f"{case.op}/{case.kernel}"), registry.op(case.op)
+    assert isinstance(op, JudgedOp)  # kernels of one launch belong to such ops
+    plan = kernel.plan(case)
+    (launch,) = plan.launches
+    images = dict(cache.images(case, plan).by_name)
+    for buffer in plan.buffers:
+        images.setdefault(buffer.name, np.zeros(buffer.nbytes, np.uint8))
+    step = judge.step_of(launch, plan, images, case.family)
+    with np.errstate(all="ignore"):
+        truth, twin = op.truth(kernel, step), kernel.twin(step)
+    arena = _arena(plan, images)
+    out = plan.buffer(launch.buffers["out"])
+    place = Place(0, launch.kernel, out.name, case.family, -1 if launch.kind else 0)
+    label = f"{case.shape} {case.family}"
+    return Fixture(label, launch, arena, _arguments(launch, plan, arena), out, truth, twin, place)
+
+
+def _arena(plan: Plan, images: dict[str, np.ndarray]) -> Arena:
+    """Inputs copied and sealed for good, everything else open."""
+    arena = Arena()
+    for buffer in plan.buffers:
+        placed = arena.place(buffer.name, images[buffer.name], buffer.align)
+        if buffer.role is Role.IN:
+            placed.seal()
+    return arena
+
+
+def _arguments(launch: Launch, plan: Plan, arena: Arena) -> tuple[Argument, ...]:
+    args: list[Argument] = []
+    for arg in launch.args:
+        if isinstance(arg, BufferArg):
+            args.append(arena.buffers[arg.buffer].address + plan.buffer(arg.buffer).offset)
+        else:
+            args.append(float(arg.value) if arg.dtype == "f4" else int(arg.value))
+    return tuple(args)
