@@ -173,10 +173,11 @@ def test_a_database_without_builds_is_upgraded_with_its_lines(tmp_path: Path) ->
             ("capability", "build_digest"),
         ):
             s.execute(sa.text(f"ALTER TABLE {table} DROP COLUMN {column}"))
+        s.execute(sa.text("DROP TABLE sabotage"))
         s.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
     farm.database.close()
     upgraded = open_database(url)
     with upgraded.reading() as s:
         assert capability.cells(s, backend="nvrtc") == (cell,)
-        assert s.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one() == "0002"
+        assert s.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one() == known_revisions()[-1]
     upgraded.close()

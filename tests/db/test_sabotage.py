@@ -1,4 +1,4 @@
-"""Sabotage scores: stored, replaced by a later run, and a database of the first schema is brought along."""
+"""Sabotage scores: stored, replaced by a later run, and a database of an older schema is brought along."""
 
 from __future__ import annotations
 
@@ -67,22 +67,23 @@ def test_nothing_to_kill_is_a_full_score() -> None:
     assert replace(SCORE, compiled=6, killed=()).score == 1.0
 
 
-def at_first_schema(url: str) -> None:
-    """A database as the first release made it, with a row."""
+def at_schema(url: str, revision: str) -> None:
+    """A database as an older release made it, with a row."""
     config = Config()
     config.set_main_option("script_location", str(files("db") / "migrations"))
     config.set_main_option("path_separator", "os")
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+        command.upgrade(config, revision)
         connection.execute(sa.insert(tables.fixture).values(inputs_key="k", inputs_digest="d"))
     engine.dispose()
 
 
-def test_a_database_of_the_first_schema_keeps_its_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("revision", ["0001", "0002"])
+def test_a_database_of_an_older_schema_keeps_its_rows(tmp_path: Path, revision: str) -> None:
     url = f"sqlite:///{tmp_path}/farm.db"
-    at_first_schema(url)
+    at_schema(url, revision)
     database = open_database(url)
     assert stored(database, SCORE) == (SCORE,)
     with database.reading() as s:

@@ -59,7 +59,6 @@ INDEX = "out[i] = g /"
     [
         ("* up[i]", "+ up[i]", Fate.BOUND),
         ("if (i < n)", "if (i < n - 1)", Fate.UNWRITTEN),
-        ("if (i < n)", "if (i <= n)", Fate.GUARDS),
         ("gate[i]", "gate[i + 4096]", Fate.CRASH),
         (INDEX, "if (i == 1) out[-1] = 0.0f; out[i] = g /", Fate.GUARDS),
         (INDEX, "*(float *)&gate[i] = 0.0f; out[i] = g /", Fate.CRASH),  # inputs are sealed
