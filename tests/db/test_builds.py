@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from db import campaign, capability, evidence
 from db.campaign import PlannedCase, Target, representatives
 from db.capability import CellKey, Finding, fold, holds_for
-from db.session import Database, open_database
+from db.session import Database, known_revisions, open_database
 from kernels.built import BuildRecord
 from kernels.model import Build, Case, Evidence, Rule, Verdict
 from tests.db.making import HOST, Farm, case, line
@@ -179,5 +179,8 @@ def test_a_database_without_builds_is_upgraded_with_its_lines(tmp_path: Path) ->
     upgraded = open_database(url)
     with upgraded.reading() as s:
         assert capability.cells(s, backend="nvrtc") == (cell,)
-        assert s.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one() == known_revisions()[-1]
+        assert (
+            s.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one()
+            == known_revisions()[-1]
+        )
     upgraded.close()
