@@ -226,6 +226,16 @@ def test_lock_satisfies_pyproject(name: str) -> None:
         assert all(version in requirement.specifier for version in versions), requirement
 
 
+def test_nvrtc_lock_is_what_its_extra_adds() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    pins = {canonicalize_name(r.name): str(r.specifier)[2:] for r, _ in locked("requirements-nvrtc.txt")}
+    for requirement in map(Requirement, project["project"]["optional-dependencies"]["nvrtc"]):
+        assert pins[canonicalize_name(requirement.name)] in requirement.specifier, requirement
+    assert "nvidia-cuda-nvrtc-cu12" in pins  # what the extra `nvrtc` of cuda-toolkit stands for
+    assert all(hashes for _, hashes in locked("requirements-nvrtc.txt"))
+    assert not {canonicalize_name(r.name) for r, _ in locked("requirements-dev.txt")} & set(pins)
+
+
 def test_build_group_is_what_the_build_needs() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["dependency-groups"]["build"] == project["build-system"]["requires"]
