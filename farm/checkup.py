@@ -98,17 +98,22 @@ def backends() -> Iterator[Check]:
             yield Check(f"backend {name}", State.OK, ", ".join(device.device_class for device in devices))
 
 
-def nvrtc() -> Check:
+def has_driver() -> bool:
+    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
+
+
+def nvrtc(version: Callable[[str], str] | None = None, driver: bool | None = None) -> Check:
     """What compiling for GPUs, and running on them, needs; there is no GPU in most machines."""
-    has = {name: bool(version_of(name)) for name in ("cuda-bindings", "cupy-cuda12x")}
-    driver = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
+    has = {name: bool((version or version_of)(name)) for name in ("cuda-bindings", "cupy-cuda12x")}
+    driver = has_driver() if driver is None else driver
     found = f"{'an' if driver else 'no'} NVIDIA driver, " + ", ".join(
         f"{name} {'installed' if there else 'not installed'}" for name, there in has.items()
     )
     if all(has.values()) and driver:
         return Check("gpu", State.OK, found)
     extra = "gpu" if driver else "nvrtc"
-    remedy = "" if all(has.values()) else f"pip install 'kernel-farm[{extra}]'"
+    enough = all(has.values()) if driver else has["cuda-bindings"]
+    remedy = "" if enough else f"pip install 'kernel-farm[{extra}]'"
     if not driver:
         remedy = "; ".join(
             filter(None, ("to run on GPUs, go where one is", remedy and f"to compile only, {remedy}"))

@@ -117,3 +117,23 @@ def test_disk_is_asked_where_the_state_would_be(tmp_path: Path, free_bytes: int,
 
     assert checkup.disk(tmp_path / "not" / "yet", free).state is state
     assert asked == [tmp_path]
+
+
+GO = "to run on GPUs, go where one is"
+
+
+@pytest.mark.parametrize(
+    ("installed", "driver", "state", "remedy"),
+    [
+        ((), False, State.LACKING, f"{GO}; to compile only, pip install 'kernel-farm[nvrtc]'"),
+        (("cuda-bindings",), False, State.LACKING, GO),
+        ((), True, State.LACKING, "pip install 'kernel-farm[gpu]'"),
+        (("cuda-bindings",), True, State.LACKING, "pip install 'kernel-farm[gpu]'"),
+        (("cuda-bindings", "cupy-cuda12x"), True, State.OK, ""),
+    ],
+)
+def test_gpu_says_what_is_left_to_do(
+    installed: tuple[str, ...], driver: bool, state: State, remedy: str
+) -> None:
+    check = checkup.nvrtc(lambda name: "1" if name in installed else "", driver)
+    assert (check.state, check.remedy) == (state, remedy)
