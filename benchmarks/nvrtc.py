@@ -1,4 +1,4 @@
-"""Every text of the catalog to a cubin for every architecture that the installed NVRTC knows, cold and warm."""
+"""Every text of the catalog to a cubin for every architecture that NVRTC knows, cold and warm."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def takes(build: BuildRecord) -> str:
 
 
 def fits(build: BuildRecord) -> str:
-    if not build.blocks_per_sm:
+    if not build.limited_by:
         return f"occupancy: the limits of {build.arch} aren't known"
     blocks = "1 block" if build.blocks_per_sm == 1 else f"{build.blocks_per_sm} blocks"
     share, threads = f"{build.occupancy:.0%}", f"{build.threads} threads"

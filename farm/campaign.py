@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from db import blob, campaign, capability
 from db.campaign import PlannedCase, Target
@@ -79,7 +80,8 @@ def submit(database: Database, order: Order, work: Work, boards: Sequence[Board]
     runs = not targets or any(not target.per_source for target in targets)
     planned = planned if runs else one_per_source(planned)
     with database.reading() as s:
-        kept = keep(planned, order.only, targets, capability.cells(s)) if order.only else planned
+        sms = {b.device.device_class: dict(b.device.fingerprint).get("sm", "") for b in boards}
+        kept = keep(planned, order.only, targets, capability.cells(s), sms) if order.only else planned
         known = campaign.known_inputs(s, {item.case.inputs_key for item in kept})
     if not kept:
         raise FarmError(_why_empty(order, work))
@@ -130,9 +132,13 @@ def plan(order: Order) -> Work:
 
 
 def keep(
-    planned: Sequence[Planned], only: Only, targets: Sequence[Target], known: Iterable[Capability]
+    planned: Sequence[Planned],
+    only: Only,
+    targets: Sequence[Target],
+    known: Iterable[Capability],
+    sms: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Planned, ...]:
-    """The cases whose cell is never run, stale or bad on at least one target."""
+    """The cases whose cell is never run, stale or bad on at least one target; `sms`: class to sm."""
     rows: dict[tuple[str, ...], dict[str, list[Capability]]] = {}
     for row in known:
         key = row.key
@@ -141,10 +147,24 @@ def keep(
 
     def wanted(case: Case) -> bool:
         tail = (case.op, case.kernel, case.kind, case.build.value)
-        cells = [rows.get((t.device_class, t.backend, *tail), {}) for t in targets]
-        return any(_is(only, cell, source_digest(case)) for cell in cells)
+        digest = source_digest(case)
+        for t in targets:
+            cell = rows.get((t.device_class, t.backend, *tail), {})
+            built = rows.get((sms.get(t.device_class, ""), "nvrtc", *tail), {}).get(digest, [])
+            same_code = t.backend == "cuda" and _newest_holds(cell, built)
+            if _is(only, cell, digest) and not (only is Only.STALE and same_code):
+                return True
+        return False
 
     return tuple(item for item in planned if wanted(item.case))
+
+
+def _newest_holds(by_source: dict[str, list[Capability]], built: Sequence[Capability]) -> bool:
+    """Whether a cell's newest verdict is true of today's source, which compiles to the same code."""
+    ran = max(
+        (row for rows in by_source.values() for row in rows), key=lambda row: row.last_run_us, default=None
+    )
+    return ran is not None and any(capability.holds_for(ran, found) for found in built)
 
 
 def _is(only: Only, by_source: dict[str, list[Capability]], digest: str) -> bool:

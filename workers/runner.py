@@ -182,6 +182,9 @@ def _launch(draft: Draft, backend: Backend, plan: Plan, images: Mapping[str, np.
     for turn in range(turns):
         draft.runs.append(backend.run(plan, images, draft.request.device, turn))
     draft.toolchain = draft.runs[0].compiler, draft.runs[0].flags
+    if draft.runs[0].builds:
+        case = draft.request.case
+        draft.frame_digest = source.frame_digest(f"{case.op}/{case.kernel}", case.kinds, case.build)
     draft.compiled()
 
 
@@ -204,9 +207,7 @@ def too_large(case: Case, plan: Plan, free: int) -> str:
 
 def _build(draft: Draft, backend: Backend, plan: Plan) -> tuple[Verdict, str]:
     """PASS says that every text was built; nothing ran, so there are no inputs, outputs and figures."""
-    case = draft.request.case
     _launch(draft, backend, plan, {}, 1)
-    draft.frame_digest = source.frame_digest(f"{case.op}/{case.kernel}", case.kinds, case.build)
     return Verdict.PASS, BUILT
 
 

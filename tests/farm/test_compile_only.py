@@ -10,16 +10,16 @@ import pytest
 from click.testing import Result
 
 from db import campaign
-from db.campaign import JobRow
+from db.campaign import JobRow, Target
 from db.session import Database
 from farm import build_text
 from farm.boards import Board, executes, waves
-from farm.campaign import Order, one_per_source, plan, submit, target, targets_here
+from farm.campaign import Only, Order, keep, one_per_source, plan, submit, target, targets_here
 from farm.terminal import cells_line
-from kernels import codec
+from kernels import codec, source
 from kernels.built import BuildRecord
 from kernels.catalog import Selection
-from kernels.model import Device
+from kernels.model import Build, Device
 from tests.farm.conftest import DEVICE, SMALL
 from tests.farm.grids import CPU, capability, matrix_of
 from workers.backend import Unavailable
@@ -114,7 +114,9 @@ def test_what_a_build_says_of_itself() -> None:
     spilled = replace(MADE, spill_store_bytes=8, spill_load_bytes=12, stack_bytes=16, blocks_per_sm=1)
     assert "16 stack bytes, 8+12 bytes spilled (stores+loads)" in build_text.takes(spilled)
     assert "1 block of 256" in build_text.fits(spilled)
-    assert build_text.fits(replace(MADE, blocks_per_sm=0)) == "occupancy: the limits of sm_86 aren't known"
+    unknown = replace(MADE, blocks_per_sm=0, limited_by="")
+    assert build_text.fits(unknown) == "occupancy: the limits of sm_86 aren't known"
+    assert "0 blocks of 256" in build_text.fits(replace(MADE, blocks_per_sm=0))
 
 
 def test_what_a_disassembly_says_or_why_there_is_none() -> None:
@@ -147,3 +149,23 @@ def test_a_campaign_of_builds_from_the_command_line(farm: Callable[..., Result],
     again = farm("submit", *words, "--only", "never", "--local")
     assert again.exit_code == 1
     assert list((tmp_path / ".farm" / "cache" / "nvrtc").glob("*.cubin"))
+
+
+GPU = Target("cuda", "rtx-3060")
+BOARD = Device("rtx-3060-cccc", "rtx-3060", "NVIDIA RTX 3060", "GPU-89ab", fingerprint=(("sm", "sm_86"),))
+
+
+def stale_cases(build_digest: str, target: Target = GPU) -> int:
+    """How many cases `--only stale` keeps: an older source passed, today's compiled to this code."""
+    (planned, *_) = plan(Order(replace(SMALL, builds=(Build.EXACT,)), ("cuda",))).planned
+    now = source.digest("matvec/block", ("Q4_0",), Build.EXACT)
+    ran = capability(device=BOARD, backend=target.backend, source="old", build_digest="same")
+    built = capability(device=SM_86, backend="nvrtc", source=now, build_digest=build_digest)
+    return len(keep((planned,), Only.STALE, [target], [ran, built], {"rtx-3060": "sm_86"}))
+
+
+def test_the_same_code_is_not_run_again_as_stale() -> None:
+    assert stale_cases("same") == 0
+    assert stale_cases("another") == 1
+    assert stale_cases("") == 1
+    assert stale_cases("same", Target("host", "rtx-3060")) == 1

@@ -70,6 +70,19 @@ def test_a_build_carries_the_frame_of_its_source() -> None:
     assert replace(evidence, builds=()).build_digest == replace(evidence, frame_digest="").build_digest == ""
 
 
+def test_a_run_that_says_what_it_was_built_as_carries_the_frame_too() -> None:
+    class Board(Compiler):
+        orders = 1
+
+        def run(self, plan: Plan, images: Mapping[str, np.ndarray], device: Device, turn: int) -> Run:
+            return replace(TWIN.run(plan, images, device, turn), builds=(MADE,))
+
+    evidence = built(Board())
+    assert (evidence.verdict, evidence.builds) == (Verdict.PASS, (MADE,))
+    assert evidence.comparison is not None
+    assert evidence.frame_digest == built(Compiler()).frame_digest != ""
+
+
 def test_a_refused_build_is_reject_with_the_compilers_line() -> None:
     evidence = built(Compiler("k.cu(1): error: no x"))
     assert (evidence.verdict, evidence.reason) == (Verdict.REJECT, "k.cu(1): error: no x")
