@@ -242,3 +242,32 @@ def test_an_arch_that_the_disassembler_dropped_says_so(nvrtc: Nvrtc) -> None:
     record = _q4_k(61, nvrtc)
     assert (record.instructions is None) == (record.disassembler != disassembler.label())
     assert record.disassembler.startswith(disassembler.label())
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """Texts and digests are made anew here and behind the test."""
+    cached = (source.text, source.digest)
+    yield
+    for made in cached:
+        made.cache_clear()
+
+
+def with_cuda(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives a kind another CUDA text."""
+    monkeypatch.setitem(registry.kinds(), name, replace(registry.kind(name), cuda=text))
+    source.text.cache_clear()
+    source.digest.cache_clear()
+
+
+def test_another_text_of_the_same_code_has_another_source_and_the_same_build(
+    nvrtc: Nvrtc, forgotten: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda = registry.kind("Q4_0").cuda
+    before = evidence_of(matvec_case(), 86, nvrtc)
+    with_cuda("Q4_0", cuda.replace("half_at(block + AT_D)", "half_at(AT_D + block)"), monkeypatch)
+    same = evidence_of(matvec_case(), 86, nvrtc)
+    assert same.source_digest != before.source_digest
+    assert same.build_digest == before.build_digest
+    with_cuda("Q4_0", cuda.replace("- 8)", "- 7)"), monkeypatch)
+    assert evidence_of(matvec_case(), 86, nvrtc).build_digest != before.build_digest
