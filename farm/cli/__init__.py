@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +15,7 @@ import click
 from farm import own
 
 INTERRUPTED = 130
+FAULT_LENGTH = 200  # characters of an unforeseen error's own words
 NOT_COMMANDS = ("__init__", "options")
 
 
@@ -83,6 +86,10 @@ class Commands(click.Group):
         except BrokenPipeError:
             sys.stdout = None  # or Python complains when it flushes at exit
             return 0
+        except OSError as error:
+            return say(_system_line(error))
+        except Exception as error:  # noqa: BLE001 - a fault of ours: the user gets one line, we get the file
+            return say(_fault_line(error))
         return code if isinstance(code, int) else 0
 
 
@@ -96,6 +103,22 @@ def _click_line(error: click.ClickException) -> str:
     ctx = getattr(error, "ctx", None)
     where = f"; see {ctx.command_path} --help" if ctx else ""
     return error.format_message().rstrip(".") + where
+
+
+def _system_line(error: OSError) -> str:
+    """FILE: what the system says about it."""
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    return ": ".join((*names, error.strerror or str(error) or type(error).__name__))
+
+
+def _fault_line(error: Exception) -> str:
+    """One line about an error that nobody foresaw; its traceback goes to a file of its own."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="farm-fault-", suffix=".txt", delete=False, encoding="utf8", errors="backslashreplace"
+    ) as file:
+        traceback.print_exception(error, file=file)
+    told = f"{type(error).__name__}: {' '.join(str(error).split())}"[:FAULT_LENGTH]
+    return f"a fault of the farm itself: {told}; please report it with {file.name}"
 
 
 @click.command(

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -38,6 +39,8 @@ def invoke(group: click.Command, *args: str) -> Result:
         (click.Abort(), 130),
         (click.ClickException("broken"), 1),
         (FarmError("two\nlines"), 1),
+        (PermissionError(13, "Permission denied", ".farm"), 1),
+        (OSError("odd"), 1),
     ],
 )
 def test_an_error_is_one_line_and_its_exit_code(error: BaseException, code: int) -> None:
@@ -48,9 +51,20 @@ def test_an_error_is_one_line_and_its_exit_code(error: BaseException, code: int)
     assert result.stderr.strip().count("\n") == 0
 
 
-def test_a_programming_error_is_not_hidden() -> None:
-    with pytest.raises(ZeroDivisionError):
-        CliRunner().invoke(failing(ZeroDivisionError()), names()[:1], catch_exceptions=False)
+def test_an_error_of_the_system_names_its_file() -> None:
+    result = invoke(failing(PermissionError(13, "Permission denied", ".farm/token")), names()[0])
+    assert result.stderr == "farm: .farm/token: Permission denied\n"
+
+
+def test_a_programming_error_leaves_its_traceback_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    result = invoke(failing(ZeroDivisionError("by\nnought")), names()[0])
+    (file,) = tmp_path.iterdir()
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "ZeroDivisionError: by nought; " in result.stderr and str(file) in result.stderr
+    assert "raise error" in file.read_text()
 
 
 def test_a_command_that_returns_a_number_ends_with_it() -> None:
