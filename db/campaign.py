@@ -37,6 +37,9 @@ class PlannedCase:
     inputs_digest: str  # empty where nobody has made the inputs yet
 
 
+LARGEST_ID = 2**63 - 1  # of a row; SQLite takes no larger number
+
+
 @dataclass(frozen=True)
 class Target:
     """Where every case of a campaign runs once."""
@@ -164,7 +167,7 @@ def open_campaigns(s: Session) -> tuple[CampaignRow, ...]:
 
 def campaign_row(s: Session, campaign_id: int) -> CampaignRow:
     """One campaign; UsageError names the ones there are."""
-    for row in _campaigns(s, campaign.c.id == campaign_id):
+    for row in _campaigns(s, campaign.c.id == campaign_id) if campaign_id <= LARGEST_ID else ():
         return row
     known = s.execute(sa.select(sa.func.min(campaign.c.id), sa.func.max(campaign.c.id))).one()
     there = "there are none" if known[0] is None else f"there are {known[0]} to {known[1]}"
@@ -184,7 +187,7 @@ def targets_of(s: Session, campaign_id: int) -> tuple[Target, ...]:
 
 def job_row(s: Session, job_id: int) -> JobRow:
     """One job; UsageError where there is none."""
-    for row in _jobs(s, job.c.id == job_id):
+    for row in _jobs(s, job.c.id == job_id) if job_id <= LARGEST_ID else ():
         return row
     raise UsageError(f"no job {job_id} in this database; farm status lists the campaigns")
 

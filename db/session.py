@@ -228,7 +228,8 @@ def _revision(s: Session, label: str) -> str | None:
         raise FarmError(
             f"{label} is no farm's database: its tables are {', '.join(sorted(tables)[:4])}; name another"
         )
-    found = str(s.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one())
+    rows = s.exec_driver_sql("SELECT version_num FROM alembic_version").scalars().all()
+    found = ", ".join(map(str, rows)) or "without a number"
     known = known_revisions()
     if found not in known:
         raise FarmError(

@@ -40,7 +40,7 @@ def from_json(text: str) -> Case:
     """The case that `farm show` printed."""
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--case is no JSON: {error}") from None
     try:
         case = codec.decode(Case, data)

@@ -16,6 +16,7 @@ from kernels.op import Kernel, Op, Workload
 
 DEFAULT_BUILDS = (Build.EXACT, Build.DEFAULT)
 DEFAULT_SEEDS = (0,)
+LONGEST_SIZE = 18  # digits: what fits a database's integers; kernels refuse much smaller sizes themselves
 NO_KIND = kind_label(())  # the label of ops without kinds
 
 
@@ -202,6 +203,9 @@ def parse_shape(text: str, op: Op) -> Shape:
     right = fewest <= len(numbers) <= len(op.axes) and all(n.isascii() and n.isdigit() for n in numbers)
     if prefix not in ("", op.name) or not right:
         raise UsageError(f"shape {text!r} is not one of {op.name}'s: write {grammar(op)} in whole numbers")
+    if too_long := [number for number in numbers if len(number) > LONGEST_SIZE]:
+        digits = len(too_long[0])
+        raise UsageError(f"a shape of {op.name} with a size of {digits} digits; {LONGEST_SIZE} are the most")
     given = [int(number) for number in numbers]
     defaults = [axis.default or 0 for axis in op.axes[len(given) :]]
     return Shape(tuple(zip((axis.name for axis in op.axes), given + defaults, strict=True)))

@@ -92,7 +92,7 @@ def _unchained(path: Path, number: int, text: bytes, chain: str) -> tuple[Any, s
         said = json.loads(text)
         body, digest = said["body"], said["sha256"]
         wanted = link(codec.canonical(body), chain)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise DamagedBundle(f"{path}: line {number}: not a line of evidence; the file is refused") from None
     if digest != wanted:
         raise DamagedBundle(

@@ -71,5 +71,5 @@ class Caller:
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FarmError(f"not a JSON message: {error}") from None

@@ -20,6 +20,7 @@ from kernels import codec
 from kernels.model import Evidence, Grid, Worst
 
 BYTES_A_LINE = 16
+DIGITS = 25  # read of a job's number: enough to say that there is none
 NAME_WIDTH = 12
 
 
@@ -38,7 +39,7 @@ def show(name: str, with_source: bool, as_json: bool, url: str) -> None:
     database = open_existing(url)
     with database.reading() as s:
         if name.isascii() and name.isdigit():
-            found: tuple[Dossier, ...] = (dossier.of_job(s, int(name)),)
+            found: tuple[Dossier, ...] = (dossier.of_job(s, int(name[:DIGITS])),)
         else:
             found = dossier.of_cell(s, read_matrix(s, time.time_ns() // 1000), name)
     if as_json:

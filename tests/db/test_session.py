@@ -96,6 +96,15 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     assert "update the farm" in one_line(error)
 
 
+def test_a_schema_without_its_number_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/farm.db"
+    open_database(url).close()
+    stop(url, "DELETE FROM alembic_version")
+    with pytest.raises(FarmError, match="schema without a number, this farm knows") as error:
+        open_existing(url)
+    one_line(error)
+
+
 def test_another_programs_database_is_refused(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/other.db"
     stop(url, "CREATE TABLE recipe (id INTEGER)")

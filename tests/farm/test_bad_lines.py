@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from click.testing import Result
 
+from db.session import open_database
+
 Farm = Callable[..., Result]
 
 BAD = [
@@ -19,6 +21,7 @@ BAD = [
     (("submit", "--kind", "Q4_0", "--shape", "3x32"), 2, "3x32"),
     (("submit", "--op", "matvec", "--shape", "3by32"), 2, "3by32"),
     (("submit", "--op", "matvec", "--shape", "mul_mm:1x32x1"), 2, "mul_mm"),
+    (("submit", "--op", "matvec", "--shape", "1" * 5000 + "x32"), 2, "5000 digits"),
     (("submit", "--op", "matvec", "--family", "odd"), 2, "odd"),
     (("submit", "--op", "matvec", "--seed", "-1"), 2, "-1"),
     (("submit", "--op", "matvec", "--build", "fast"), 2, "fast"),
@@ -42,6 +45,7 @@ BAD = [
     (("run",), 2, "nothing to run"),
     (("run", "matvec/block", "Q4_0", "3x32", "--case", "{}"), 2, "two cases"),
     (("run", "--case", "{}"), 2, "no case"),
+    (("run", "--case", '{"op":' * 20_000), 2, "no JSON"),
     (("run", "--case", "abc"), 1, "no database"),
     (("run", "matvec/block", "Q4_0", "3x32", "--backend", "opencl"), 2, "opencl"),
     (("run", "matvec/block", "Q4_0", "3x32", "--x", "x.npy"), 2, "x.npy"),
@@ -52,7 +56,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("words", "code", "says"), BAD, ids=[" ".join(words) for words, _, _ in BAD])
+@pytest.mark.parametrize(("words", "code", "says"), BAD, ids=[" ".join(words)[:60] for words, _, _ in BAD])
 def test_a_bad_command_line_is_one_line(
     words: tuple[str, ...], code: int, says: str, farm: Farm, tmp_path: Path
 ) -> None:
@@ -68,3 +72,12 @@ def test_a_bad_command_line_is_one_line(
 def test_the_database_is_left_alone_by_a_bad_selection(farm: Farm, tmp_path: Path) -> None:
     assert farm("submit", "--op", "matmul", "--local").exit_code == 2
     assert not (tmp_path / ".farm").exists()
+
+
+@pytest.mark.parametrize("number", ["7", "9" * 19, "1" + "0" * 5000])
+@pytest.mark.parametrize("command", ["show", "resume"])
+def test_a_number_that_nothing_has_is_one_line(command: str, number: str, farm: Farm, tmp_path: Path) -> None:
+    open_database(f"sqlite:///{tmp_path / '.farm' / 'farm.db'}").close()
+    result = farm(command, number)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert f"{number[:5]}" in result.stderr

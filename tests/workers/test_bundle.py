@@ -87,6 +87,7 @@ def test_file_is_refused_when_lines_are_missing_moved_or_doubled(path: Path, ord
         (b"hello\n", "line 1: not a line of evidence"),
         (b"[]\n", "line 1: not a line of evidence"),
         (b"\xff\xfe\n", "line 1: not a line of evidence"),
+        (b'{"body":' * 20_000 + b"\n", "line 1: not a line of evidence"),
     ],
 )
 def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes, message: str) -> None:

@@ -85,19 +85,34 @@ def find() -> Compiler:
 
 @cache
 def _find(named: str, path: str) -> Compiler:
-    for words in [shlex.split(named)] if named else [[name] for name in CANDIDATES]:
+    for words in _candidates(named):
         if program := shutil.which(words[0], path=path):
             command = (program, *words[1:])
             version, target = _ask(command, "--version"), _ask(command, "-dumpmachine")
             if version and target:
                 return Compiler(command, version, target, _cpu())
-    wanted = f"CXX={named} is no working C++ compiler" if named else "there is no C++ compiler"
-    raise Unavailable(f"host is unavailable because {wanted}; apt-get install g++")
+    wanted = "there is no C++ compiler; apt-get install g++"
+    if named:
+        wanted = f"CXX={named} is no working C++ compiler; unset CXX, or name one that answers --version"
+    raise Unavailable(f"host is unavailable because {wanted}")
+
+
+def _candidates(named: str) -> list[list[str]]:
+    """The command that CXX names, else every name that is tried."""
+    if not named:
+        return [[name] for name in CANDIDATES]
+    try:
+        words = shlex.split(named)
+    except ValueError:  # an open quote
+        words = []
+    return [words] if words else []
 
 
 def _ask(command: Sequence[str], flag: str) -> str:
     try:
-        answer = subprocess.run([*command, flag], capture_output=True, text=True, timeout=30)
+        answer = subprocess.run(
+            [*command, flag], capture_output=True, text=True, errors="replace", timeout=30
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return answer.stdout.split("\n")[0] if answer.returncode == 0 else ""

@@ -21,6 +21,13 @@ def test_the_compiler_says_what_it_is(cache: Path) -> None:
     assert "-" in found.target
 
 
+@pytest.mark.parametrize("named", ["/nowhere/c++", "/bin/false", "/bin/true", "   ", "'g++"])
+def test_a_cxx_that_is_none_says_so_and_what_to_do(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", named)
+    with pytest.raises(Unavailable, match=f"CXX={named} is no working C.. compiler; unset CXX"):
+        compiler.find()
+
+
 def test_the_same_text_is_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = compiler.build(EMPTY + "// once", "k.cu", "exact", cache)
     monkeypatch.setattr(compiler.subprocess, "run", None)
