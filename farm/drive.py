@@ -117,9 +117,9 @@ def own_stderr() -> Iterator[TextIO]:
 
 def _print_summary(database: Database, campaign_id: int) -> None:
     # Imported late: the table's libraries are of no use to a campaign with --json.
-    from farm.terminal import print_summary
+    from farm.terminal import console, print_summary
 
-    print_summary(database, campaign_id, Console())
+    print_summary(database, campaign_id, console())
 
 
 def _figures(row: CampaignRow, listed: Sequence[Listed]) -> dict[str, object]:

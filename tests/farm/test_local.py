@@ -137,6 +137,19 @@ def test_a_second_farm_on_the_same_database_is_told_who_is_there(farm: Farm, tmp
     assert "another farm" in result.stderr
 
 
+def test_the_summary_survives_a_terminal_of_ascii(tmp_path: Path) -> None:
+    words = ("submit", "--kernel", "rmsnorm/block", "--shape", "8", "--backend", "twin", "--local")
+    ended = subprocess.run(
+        [sys.executable, "-m", "farm", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(DATA.parents[1]), "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1].startswith("campaign 1:")
+
+
 def start(folder: Path, *args: str) -> subprocess.Popen[str]:
     """`farm …` in a process group of its own, as a terminal has it."""
     code = "import signal; signal.signal(2, signal.default_int_handler); from farm.cli import main; main()"
