@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import traceback
@@ -63,6 +64,7 @@ class Commands(click.Group):
     def main(  # type: ignore[override]  # always ends the process: errors have exit codes of our own
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> NoReturn:
+        open_what_was_closed()
         extra["standalone_mode"] = False
         sys.exit(self._exit_code(args, prog_name or "farm", extra))
 
@@ -91,6 +93,15 @@ class Commands(click.Group):
         except Exception as error:  # noqa: BLE001 - a fault of ours: the user gets one line, we get the file
             return say(_fault_line(error))
         return code if isinstance(code, int) else 0
+
+
+def open_what_was_closed() -> None:
+    """Gives standard streams that the caller closed to nobody: else a database would get their numbers."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf8", closefd=False)
 
 
 def say(line: str, code: int = 1) -> int:

@@ -49,14 +49,14 @@ def export(format_name: str, output: Path | None, glob: str | None, build: str |
 
 def write_whole(path: Path, text: str) -> None:
     """Replaces a file in one step: a reader sees the old text or the new one."""
-    path = path.resolve()
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    target = path.resolve()
+    fresh = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         if path.exists() and not path.is_file():
             path.write_text(text, encoding="utf8", newline="\n")  # a pipe or a terminal can't be replaced
             return
         fresh.write_text(text, encoding="utf8", newline="\n")
-        fresh.replace(path)
+        fresh.replace(target)
     except OSError as error:
         with suppress(OSError):
             fresh.unlink()

@@ -91,3 +91,11 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(FarmError, match=r"can't write .*matrix.md: Is a directory"):
         write_whole(target, "new")
     assert target.read_text() == "old"
+
+
+def test_a_pipe_is_written_to_by_its_name() -> None:
+    reader, writer = os.pipe()
+    write_whole(Path(f"/dev/fd/{writer}"), "text")
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        assert file.read() == "text"
