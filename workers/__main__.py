@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from kernels import catalog, codec, registry, source
@@ -57,6 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     builds = [build.value for build in Build]
     run_.add_argument("--build", action="append", choices=builds, default=[], help="exact and default")
     run_.add_argument("--backend", default="host", help="how to run: %(default)s unless given")
+    run_.add_argument(
+        "--device", default="*", metavar="GLOB", help="class, slug or UUID; the first that fits"
+    )
     run_.add_argument("--rule", choices=[rule.value for rule in Rule], default=Rule.BOUND.value)
     run_.add_argument("--minutes", type=float, default=0.0, help="start no case after that long")
     run_.add_argument("--deadline", type=float, default=120.0, metavar="SECONDS", help="for each case")
@@ -96,12 +100,22 @@ def _devices(name: str) -> tuple[tuple[Device, ...], str]:
         return (), str(error)
 
 
+def first_fitting(devices: Sequence[Device], glob: str) -> Device:
+    """The first device that a glob names; UsageError says which there are."""
+    for device in devices:
+        words = (device.device_class, device.slug, device.uuid)
+        if any(fnmatchcase(word.lower(), glob.lower()) for word in words):
+            return device
+    there = ", ".join(device.slug for device in devices)
+    raise UsageError(f"no device here matches {glob!r}; there are {there}")
+
+
 def run(given: argparse.Namespace) -> int:
     """Runs a selection and prints one line a case."""
     planned = catalog.expand(selection(given))
     if not planned:
         raise FarmError("the selection has no cases; leave out --family or --kind, or name a --shape")
-    device = backends.backend(given.backend).devices()[0]
+    device = first_fitting(backends.backend(given.backend).devices(), given.device)
     order = Order(given.backend, device, Rule(given.rule), given.deadline, given.minutes)
     writer = bundle.Writer(given.bundle)
     if writer.found.torn:

@@ -14,10 +14,10 @@ import pytest
 
 from kernels import source
 from kernels.catalog import Planned
-from kernels.model import Evidence, Verdict
+from kernels.model import Device, Evidence, Verdict
 from tests.workers.cases import matvec_case, request_for
 from workers import bundle
-from workers.__main__ import describe, main, remaining
+from workers.__main__ import describe, first_fitting, main, remaining
 from workers.machine import cpu_device
 from workers.runner import ended
 from workers.standalone import Order, run_cases
@@ -115,6 +115,21 @@ def test_backend_that_is_unavailable_is_one_line_and_1(
     monkeypatch.setenv("CXX", "/nowhere/c++")
     assert main(["run", "matvec/block", "Q4_0", "5x64", "--bundle", "b.jsonl"]) == 1
     assert "CXX=/nowhere/c++ is no working C++ compiler" in capsys.readouterr().err
+
+
+ARCHS = [Device(name, name, name, f"uuid-{name}") for name in ("sm_61", "sm_86", "sm_89")]
+
+
+@pytest.mark.parametrize(
+    ("glob", "slug"), [("*", "sm_61"), ("SM_8*", "sm_86"), ("sm_89", "sm_89"), ("uuid-sm_8?", "sm_86")]
+)
+def test_the_first_device_that_fits_is_taken(glob: str, slug: str) -> None:
+    assert first_fitting(ARCHS, glob).slug == slug
+
+
+def test_a_device_that_is_not_here_is_one_line_and_2(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("matvec/block", "Q4_0", "5x64", "--device", "h200") == 2
+    assert capsys.readouterr().err.startswith("workers: no device here matches 'h200'; there are cpu-")
 
 
 def test_devices_are_printed_or_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
