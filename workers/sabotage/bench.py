@@ -11,14 +11,14 @@ from kernels.errors import FarmError
 from kernels.mutants import Mutant
 from workers.backend import Rejected
 from workers.sabotage import Fate, Judgement
-from workers.sabotage.batch import CHECKED, Compiled, compile_batch
+from workers.sabotage.batch import CHECKED, QUICKLY, Compiled, compile_batch
 from workers.sabotage.fixture import Fixture
-from workers.sabotage.trial import CPU_S, SLOWER, Findings, try_mutant
+from workers.sabotage.trial import Findings, Timed, try_mutant
 from workers.state import compile_cache
 
 BATCH = 24  # mutants in one module
 RIGHT = Mutant("", "", 0, 0, 0, "", "")  # changes nothing
-RIGHT_CPU_S = 10.0
+RIGHT_CPU_S = 10.0  # more than any quick case takes
 TRAP = "gave up (Illegal instruction)"  # what an instrumented access past its array ends with
 
 
@@ -26,39 +26,40 @@ class Bench:
     """A text, the cases ready to judge its mutants by, and a folder for modules."""
 
     def __init__(self, text: str, fixtures: Sequence[Fixture], folder: Path) -> None:
-        self._text, self._fixtures, self._folder = text, fixtures, folder
+        self._text, self._folder = text, folder
         self._made = 0
-        self._cpu_s = max(CPU_S, SLOWER * self._slowest(()), SLOWER * self._slowest(CHECKED))
+        self._cases = self._timed(fixtures, QUICKLY)
+        self._checked = self._timed(fixtures, CHECKED)
 
     def judge(self, mutants: Sequence[Mutant]) -> Iterator[Judgement]:
         """One judgement a mutant, in order."""
         for first in range(0, len(mutants), BATCH):
             yield from self._judge_batch(mutants[first : first + BATCH])
 
-    def _slowest(self, flags: Sequence[str]) -> float:
-        """Processor seconds that the right kernel's slowest case takes; FarmError where a rule kills it."""
+    def _timed(self, fixtures: Sequence[Fixture], flags: Sequence[str]) -> list[Timed]:
+        """The cases, cheap ones first, by their cost to the right kernel; FarmError where a rule kills it."""
         compiled = self._compile([RIGHT], flags)
         if compiled.module is None:
             raise FarmError(f"the right text itself doesn't compile: {compiled.refused['']}")
-        right = try_mutant(compiled.module, compiled.entries[""], self._fixtures, RIGHT_CPU_S)
+        unlimited = [Timed(fixture, RIGHT_CPU_S) for fixture in fixtures]
+        right = try_mutant(compiled.module, compiled.entries[""], unlimited)
         compiled.module.close()
         if right.fate is not Fate.SURVIVED or right.relative or right.nmse:
             raise FarmError(
                 f"the right kernel itself is killed by case {right.case}: {right.fate} {right.reason}"
             )
-        return right.slowest_s
+        timed = [Timed(fixture, took) for fixture, took in zip(fixtures, right.seconds, strict=True)]
+        return sorted(timed, key=lambda case: case.cpu_s)
 
     def _compile(self, mutants: Sequence[Mutant], flags: Sequence[str]) -> Compiled:
         self._made += 1  # a loader knows a file by its name
         folder = self._folder / str(self._made)
         folder.mkdir()
-        if flags:
-            return compile_batch(self._text, mutants, folder, compile_cache(), flags)
-        return compile_batch(self._text, mutants, folder, compile_cache())
+        return compile_batch(self._text, mutants, folder, compile_cache(), flags)
 
     def _judge_batch(self, mutants: Sequence[Mutant]) -> Iterator[Judgement]:
         try:
-            compiled = self._compile(mutants, ())
+            compiled = self._compile(mutants, QUICKLY)
         except Rejected:
             if len(mutants) == 1:
                 raise
@@ -71,7 +72,7 @@ class Bench:
                 yield Judgement(mutant.name, Fate.COMPILE, "", compiled.refused[mutant.name], False, False)
                 continue
             entry = compiled.entries[mutant.name]
-            found = try_mutant(compiled.module, entry, self._fixtures, self._cpu_s)
+            found = try_mutant(compiled.module, entry, self._cases, spare=True)
             if found.fate is Fate.SURVIVED:
                 found = self._alone(mutant, found)
             yield Judgement(
@@ -85,7 +86,7 @@ class Bench:
         compiled = self._compile([mutant], CHECKED)
         if compiled.module is None:
             return before
-        found = try_mutant(compiled.module, compiled.entries[mutant.name], self._fixtures, self._cpu_s)
+        found = try_mutant(compiled.module, compiled.entries[mutant.name], self._checked)
         compiled.module.close()
         if found.fate is Fate.CRASH and TRAP in found.reason:
             found.fate = Fate.CHECK

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels import catalog, judge, registry
-from kernels.compare import Compared, Place, bits, canonical, compare
+from kernels.compare import Compared, Place, bits, canonical, compare, relative_ratio
 from kernels.model import Buffer, BufferArg, Build, Case, Launch, Plan, Role
 from kernels.op import JudgedOp, Truth
 from workers.backend import POISONS, poisoned
@@ -17,6 +17,17 @@ from workers.host.module import Argument, Module
 from workers.image_cache import ImageCache
 
 TURNS = 2  # lanes, warps and blocks ascending, then descending, each with a poison of its own
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What the usual rules see in an output."""
+
+    relative: bool  # the relative rule against the twin
+    nmse: bool  # NMSE against the oracle
+
+
+NMSE_LIMIT = 5e-4  # as llama.cpp's op tests have it
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,18 @@ class Fixture:
     def compared(self, got: np.ndarray) -> Compared:
         """Turn 0's output against truth and twin."""
         return compare(got, self.twin, self.truth, self.place, POISONS[0])
+
+    def usual(self, got: np.ndarray) -> Usual:
+        """What the usual rules see; an element nobody wrote is the zero that a fresh buffer holds."""
+        filled = np.where(bits(got) == np.uint32(POISONS[0]), np.float32(0), got)
+        with np.errstate(all="ignore"):
+            error = filled.astype(np.float64) - self.truth.want
+            counted = np.isfinite(error) & ~self.truth.by_twin
+            squared = float(np.sum(np.square(error[counted])))
+            wanted = float(np.sum(np.square(self.truth.want[counted])))
+            odd = not np.array_equal(np.isnan(filled), np.isnan(self.twin))
+            off = relative_ratio(filled, self.twin) > 1
+        return Usual(odd or off, odd or squared > NMSE_LIMIT * wanted)
 
 
 def same(first: np.ndarray, second: np.ndarray) -> bool:

@@ -8,20 +8,35 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from kernels.errors import FarmError
-from kernels.judge import nmse
 from workers.backend import CannotRun
 from workers.host.module import Module
 from workers.sabotage import Fate
 from workers.sabotage.fixture import Fixture, same
 
-NMSE_LIMIT = 5e-4  # as llama.cpp's op tests have it
 CPU_S = 0.25  # for one case, at least
 SLOWER = 20  # a case that takes that many times what the right kernel needs is taken for endless
-WALL_S = 30.0  # for one mutant, whatever it does: seen from outside
+HEAVY_S = 0.05  # a case that takes the right kernel longer is kept for those that the others leave alive
+WALL_S = 60.0  # for one case, whatever it does: seen from outside
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A case, and the processor time that the right kernel needs for it."""
+
+    fixture: Fixture
+    cpu_s: float
+
+    @property
+    def limit_s(self) -> float:
+        return max(CPU_S, SLOWER * self.cpu_s)
+
+    @property
+    def heavy(self) -> bool:
+        return self.cpu_s > HEAVY_S
 
 
 @dataclass
@@ -33,7 +48,7 @@ class Findings:
     reason: str = ""
     relative: bool = False
     nmse: bool = False
-    slowest_s: float = 0.0  # processor time of the slowest case
+    seconds: list[float] = field(default_factory=list)  # processor time of every case that ended
 
     @property
     def complete(self) -> bool:
@@ -50,24 +65,27 @@ class Findings:
         self.relative = self.nmse = True
 
 
-Tell = Callable[[Findings, str], None]  # what is known, and the case that runs now
+Tell = Callable[[Findings, str, float], None]  # what is known, the case that runs now, what it may take
 
 
-def examine(module: Module, entry: str, fixtures: Iterable[Fixture], tell: Tell) -> Findings:
-    """Runs case after case until every rule has killed the mutant, or there are none left."""
+def examine(module: Module, entry: str, cases: Iterable[Timed], spare: bool, tell: Tell) -> Findings:
+    """Runs case after case until every rule has killed the mutant, or there are none left.
+
+    With `spare`, one that is still alive isn't given the heavy cases, which come last.
+    """
     found = Findings()
-    for fixture in fixtures:
-        tell(found, fixture.label)
+    for case in cases:
+        if found.complete or (spare and case.heavy and found.fate is Fate.SURVIVED):
+            break
+        tell(found, case.fixture.label, case.limit_s)
         began = time.process_time()
         try:
-            _examine_case(module, entry, fixture, found)
+            _examine_case(module, entry, case.fixture, found)
         except CannotRun:
             raise
         except FarmError as fault:  # Rejected where the launch is against the rules, KernelFault
-            found.everyone(Fate.CRASH, fixture.label, str(fault))
-        found.slowest_s = max(found.slowest_s, time.process_time() - began)
-        if found.complete:
-            break
+            found.everyone(Fate.CRASH, case.fixture.label, str(fault))
+        found.seconds.append(time.process_time() - began)
     return found
 
 
@@ -79,8 +97,9 @@ def _examine_case(module: Module, entry: str, fixture: Fixture, found: Findings)
     if compared.verdict.bad:
         unwritten = "never written" in compared.reason
         found.kill(Fate.UNWRITTEN if unwritten else Fate.BOUND, fixture.label, compared.reason)
-    found.relative |= compared.relative_ratio > 1 or not compared.nan_positions_equal
-    found.nmse |= nmse(compared) > NMSE_LIMIT or not compared.nan_positions_equal
+    usual = fixture.usual(first)
+    found.relative |= usual.relative
+    found.nmse |= usual.nmse
     if found.fate is not Fate.SURVIVED:
         return
     second = fixture.run(module, entry, 1)
@@ -91,47 +110,45 @@ def _examine_case(module: Module, entry: str, fixture: Fixture, found: Findings)
 
 
 def try_mutant(
-    module: Module, entry: str, fixtures: Sequence[Fixture], cpu_s: float = CPU_S, wall_s: float = WALL_S
+    module: Module, entry: str, cases: Sequence[Timed], spare: bool = False, wall_s: float = WALL_S
 ) -> Findings:
     """Judges one mutant in a forked process, which may crash, hang or write anywhere.
 
-    A case may take `cpu_s` of processor time: a busy machine makes no mutant slow.
+    Its limit is processor time, so that a busy machine makes no mutant slow; one that sleeps is killed too.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _trial(module, entry, fixtures, writer, cpu_s)
+        _trial(module, entry, cases, spare, writer)
     os.close(writer)
-    lines, late = _listen(reader, time.monotonic() + wall_s)
+    lines, late = _listen(reader, wall_s)
     os.close(reader)
     if late:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    return _found(lines, os.waitstatus_to_exitcode(status), late, cpu_s)
+    return _found(lines, os.waitstatus_to_exitcode(status), late)
 
 
-def _trial(module: Module, entry: str, fixtures: Sequence[Fixture], writer: int, cpu_s: float) -> NoReturn:
+def _trial(module: Module, entry: str, cases: Sequence[Timed], spare: bool, writer: int) -> NoReturn:
     """The forked process: the timer counts its processor time and ends it, whatever it executes."""
 
-    def tell(found: Findings, case: str) -> None:
-        signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    def tell(found: Findings, case: str, limit_s: float) -> None:
+        signal.setitimer(signal.ITIMER_PROF, limit_s)
         os.write(writer, f"{json.dumps([found.__dict__, case])}\n".encode())
 
     code = 1
     try:
-        tell(examine(module, entry, fixtures, tell), "")
+        tell(examine(module, entry, cases, spare, tell), "", CPU_S)
         code = 0
     finally:
         os._exit(code)
 
 
-def _listen(reader: int, until: float) -> tuple[list[str], bool]:
-    """The lines that a process writes until it ends, and whether it had to be given up."""
+def _listen(reader: int, silence_s: float) -> tuple[list[str], bool]:
+    """The lines that a process writes until it ends, and whether it was silent for too long."""
     got = b""
-    while (left := until - time.monotonic()) > 0:
-        if not select.select([reader], [], [], left)[0]:
-            break
+    while select.select([reader], [], [], silence_s)[0]:
         piece = os.read(reader, 1 << 16)
         if not piece:
             return got.decode().splitlines(), False
@@ -139,14 +156,14 @@ def _listen(reader: int, until: float) -> tuple[list[str], bool]:
     return got.decode().splitlines(), True
 
 
-def _found(lines: Sequence[str], status: int, late: bool, cpu_s: float) -> Findings:
+def _found(lines: Sequence[str], status: int, late: bool) -> Findings:
     """Findings of a process that ended well are whole; else its end is what the last case did."""
     known, case = json.loads(lines[-1]) if lines else (Findings().__dict__, "start")
     found = Findings(**known | {"fate": Fate(known["fate"])})
     if late:
-        found.everyone(Fate.TIMEOUT, case, f"outlived {WALL_S:g} s and was killed")
+        found.everyone(Fate.TIMEOUT, case, "ran for too long and was killed")
     elif -status == signal.SIGPROF:
-        found.everyone(Fate.TIMEOUT, case, f"took more than {cpu_s:.2g} s of processor time")
+        found.everyone(Fate.TIMEOUT, case, f"took {SLOWER} times what the right kernel takes")
     elif status or case:  # a mutant may end its process as if all were well
         found.everyone(Fate.CRASH, case, f"its process ended with status {status}")
     return found
