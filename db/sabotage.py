@@ -29,13 +29,14 @@ class Score:
     killed: tuple[tuple[str, int], ...]  # by the first rule that kills, in the rules' order
     by_relative: int  # killed by the relative rule, had it been alone
     by_nmse: int
+    same: int  # of which the compiler makes the right kernel's very code
     equivalents: int  # alive, with an argument
     survivors: tuple[str, ...]  # alive, without one
 
     @property
     def score(self) -> float:
         """Killed of those that could be; 1 where there was nothing to kill."""
-        killable = self.compiled - self.equivalents
+        killable = self.compiled - self.same - self.equivalents
         return sum(count for _, count in self.killed) / killable if killable else 1.0
 
 

@@ -268,6 +268,7 @@ sabotage = Table(
     Column("killed_json", Text, nullable=False),  # pairs of rule and count
     Column("by_relative", Integer, nullable=False),
     Column("by_nmse", Integer, nullable=False),
+    Column("same", Integer, nullable=False),  # mutants whose code is the right kernel's
     Column("equivalents", Integer, nullable=False),
     Column("survivors_json", Text, nullable=False),  # names of mutants
 )

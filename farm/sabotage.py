@@ -102,6 +102,7 @@ def outcome(tally: Tally, now_us: int, entries: Sequence[Equivalent] | None = No
         killed=tuple((fate.value, counts[fate]) for fate in Fate if fate.killed),
         by_relative=sum(j.relative for j in tally.judgements),
         by_nmse=sum(j.nmse for j in tally.judgements),
+        same=counts[Fate.SAME],
         equivalents=len(argued),
         survivors=tuple(survivor.mutant for survivor in survivors),
     )

@@ -105,18 +105,19 @@ TOGETHER = {
 def show(found: Sequence[Outcome], took_s: float) -> None:
     """A line per text, then every survivor as a diff and every entry that is out of date."""
     out = console()
-    figures = ("made", "built", *TOGETHER, "relative", "NMSE", "equiv.", "alive", "score")
+    figures = ("made", "built", *TOGETHER, "relative", "NMSE", "same", "equiv.", "alive", "score")
     grid = table("kernel", "kind", *figures, right=figures)
     for score in (one.score for one in found):
         killed = dict(score.killed)
         counts = [score.mutants, score.compiled]
         counts += [sum(killed[rule] for rule in rules) for rules in TOGETHER.values()]
-        counts += [score.by_relative, score.by_nmse, score.equivalents, len(score.survivors)]
+        counts += [score.by_relative, score.by_nmse, score.same, score.equivalents, len(score.survivors)]
         grid.add_row(score.kernel, score.kind, *map(str, counts), f"{score.score:.1%}")
     out.print(grid)
     out.print(
         "\nkilled first by: crash or timeout; writes around a buffer or none at all; bound; another order of "
-        "execution; check (instrumented). relative, NMSE: what those rules alone would have killed",
+        "execution; check (instrumented). relative, NMSE: what those rules alone would have killed; same: "
+        "the compiler makes the right kernel's very code of it; equiv.: alive, with an argument",
         soft_wrap=True,
     )
     for one in found:

@@ -87,12 +87,23 @@ def _sabotage(rows: Sequence[Sabotaged]) -> list[str]:
     """How well the checks ring: nothing where no kernel was mutated."""
     if not rows:
         return []
-    header = ("kernel", "kind", "mutants", "killed", "by relative", "by NMSE", "equivalent", "alive", "score")
+    header = (
+        "kernel",
+        "kind",
+        "mutants",
+        "killed",
+        "by relative",
+        "by NMSE",
+        "same code",
+        "equivalent",
+        "alive",
+        "score",
+    )
     lines = []
     for row in rows:
         score, stale = row.score, " (stale)" if row.stale else ""
         killed = sum(count for _, count in score.killed)
-        figures = (score.compiled, killed, score.by_relative, score.by_nmse, score.equivalents)
+        figures = (score.compiled, killed, score.by_relative, score.by_nmse, score.same, score.equivalents)
         lines.append(
             (
                 escaped(score.kernel), escaped(score.kind), *map(str, figures), str(len(score.survivors)),

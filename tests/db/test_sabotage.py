@@ -26,6 +26,7 @@ SCORE = Score(
     killed=(("crash", 10), ("bound", 80)),
     by_relative=85,
     by_nmse=84,
+    same=0,
     equivalents=6,
     survivors=("ENTRY:1:drop", "ENTRY:2:drop"),
 )

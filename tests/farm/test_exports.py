@@ -75,7 +75,7 @@ def test_json_has_null_for_a_figure_that_is_not_finite(figure: float) -> None:
     assert (cell["bound_ratio"], cell["nmse"]) == (None, None)
 
 
-SCORE = Score("matvec/block", "Q4_0", "s", 0, 21, 100, 98, (("bound", 90),), 85, 84, 6, ("ENTRY:1:drop",))
+SCORE = Score("matvec/block", "Q4_0", "s", 0, 21, 100, 98, (("bound", 90),), 85, 84, 1, 5, ("ENTRY:1:drop",))
 
 
 @pytest.mark.parametrize("stale", [False, True])
@@ -84,7 +84,7 @@ def test_sabotage_is_in_json_and_markdown(stale: bool) -> None:
     (row,) = json.loads(render("json", matrix))["sabotage"]
     assert (row["killed"], row["survivors"], row["stale"]) == ({"bound": 90}, ["ENTRY:1:drop"], stale)
     (line,) = [line for line in render("md", matrix).splitlines() if "| Q4_0 | 98 |" in line]
-    assert line.endswith(f"| 90 | 85 | 84 | 6 | 1 | 97.8%{' (stale)' if stale else ''} |")
+    assert line.endswith(f"| 90 | 85 | 84 | 1 | 5 | 1 | 97.8%{' (stale)' if stale else ''} |")
 
 
 def test_csv_has_a_line_per_cell_with_the_names_of_the_schema() -> None:

@@ -10,6 +10,7 @@ class Fate(StrEnum):
     """What became of a mutant: the first rule that kills it, in the order in which the runner looks."""
 
     COMPILE = "compile"  # refused by the compiler: not counted
+    SAME = "same"  # the compiler makes of it, instrumented, the right kernel's very code: nothing can kill it
     CRASH = "crash"  # a wild access, a divergent barrier, a write to an input, the end of its process
     TIMEOUT = "timeout"
     GUARDS = "guards"  # bytes written around a buffer
@@ -21,7 +22,7 @@ class Fate(StrEnum):
 
     @property
     def killed(self) -> bool:
-        return self not in (Fate.COMPILE, Fate.SURVIVED)
+        return self not in (Fate.COMPILE, Fate.SAME, Fate.SURVIVED)
 
 
 @dataclass(frozen=True)

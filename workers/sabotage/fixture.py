@@ -86,10 +86,11 @@ def fixtures(kernel_id: str, kind_name: str) -> list[Fixture]:
     cases = [planned.case for planned in catalog.expand(selection)]
     kernel = registry.launch_kernel(kernel_id)
     runnable = [case for case in cases if not (registry.op(case.op).refuses(case) or kernel.refuses(case))]
-    return [_fixture(case, cache) for case in runnable]
+    return [fixture(case, cache) for case in runnable]
 
 
-def _fixture(case: Case, cache: ImageCache) -> Fixture:
+def fixture(case: Case, cache: ImageCache) -> Fixture:
+    """One case, whether or not it is among the quick ones."""
     kernel, op = registry.launch_kernel(f"{case.op}/{case.kernel}"), registry.op(case.op)
     assert isinstance(op, JudgedOp)  # kernels of one launch belong to such ops
     plan = kernel.plan(case)

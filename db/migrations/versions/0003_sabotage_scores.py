@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.Column("killed_json", sa.Text(), nullable=False),
         sa.Column("by_relative", sa.Integer(), nullable=False),
         sa.Column("by_nmse", sa.Integer(), nullable=False),
+        sa.Column("same", sa.Integer(), nullable=False),
         sa.Column("equivalents", sa.Integer(), nullable=False),
         sa.Column("survivors_json", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("kernel", "kind", "source_digest", name=op.f("pk_sabotage")),

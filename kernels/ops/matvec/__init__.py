@@ -35,6 +35,7 @@ class Matvec(JudgedOp):
             Workload(shape(9, 5), STRUCTURED, repeats=3),
             Workload(shape(17, 3), STRUCTURED),
             Workload(shape(1, 1)),
+            Workload(shape(40, 1), ("specials",)),  # every special scale in a row of its own: none is drowned
             Workload(shape(3, 257)),  # a block of 256 threads takes a second turn
             Workload(shape(37, 27)),
             Workload(shape(7, 3), layout=Layout(row_padding=64)),

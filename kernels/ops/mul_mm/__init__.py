@@ -34,6 +34,7 @@ class MulMm(JudgedOp):
         return (
             Workload(shape(5, 3, 33), STRUCTURED, repeats=3),
             Workload(shape(9, 1, 3), STRUCTURED),
+            Workload(shape(40, 1, 1), ("specials",)),  # every special scale in a row of its own
             Workload(shape(65, 1, 129)),  # a second tile both ways
             Workload(shape(64, 2, 128)),  # whole tiles
             Workload(shape(128, 1, 256)),  # two whole tiles both ways: none may start too early

@@ -63,7 +63,8 @@ INDEX = "out[i] = g /"
         (INDEX, "if (i == 1) out[-1] = 0.0f; out[i] = g /", Fate.GUARDS),
         (INDEX, "*(float *)&gate[i] = 0.0f; out[i] = g /", Fate.CRASH),  # inputs are sealed
         ("if (i < n)", "while (true)", Fate.TIMEOUT),
-        ("if (i < n)", "if (n > i)", Fate.SURVIVED),
+        ("if (i < n)", "if (n > i)", Fate.SAME),
+        ("if (i < n)", "if (i < n && gate != out)", Fate.SURVIVED),
         ("gate[i]", "gate[oops]", Fate.COMPILE),
         (INDEX, "float a[4]; for (int k = 0; k <= 4; ++k) a[k] = g; out[i] = a[0] /", Fate.CHECK),
     ],
@@ -85,7 +86,7 @@ def test_crashing_hanging_and_broken_mutants_dont_stop_the_run(silu: list[Fixtur
         (INDEX, "for (;;) {} out[i] = g /"),
         ("gate[i]", "oops"),
         ("gate[i]", "gate[0]"),
-        ("* up[i]", "* (up[i])"),
+        ("if (i < n)", "if (i < n && gate != out)"),
     )
     fates = [one.fate for one in judged(SILU, silu, *changes, before=EXIT)]
     assert fates == [Fate.CRASH, Fate.TIMEOUT, Fate.COMPILE, Fate.BOUND, Fate.SURVIVED]
