@@ -18,6 +18,7 @@ from farm.sabotage import Outcome, Survivor, Tally, jobs, label, outcome
 from farm.terminal import console, shown, table
 from kernels import codec
 from kernels.errors import FarmError
+from workers.host import compiler
 from workers.machine import usable_cores
 from workers.sabotage import Job, Judgement, Report
 from workers.sabotage.process import run_jobs
@@ -47,35 +48,36 @@ def sabotage(
     argument there no longer applies.
     """
     chosen = jobs(names, every, kinds)
+    compiler.find()  # without one nothing can be judged: said once, not by every process
     database = open_database(url)
     tallies = {job: Tally(job) for job in chosen}
+    outcomes: dict[Job, Outcome] = {}
+    failures: list[str] = []
 
     def tell(job: Job, value: Judgement | Report) -> None:
         tallies[job].take(value)
-        if isinstance(value, Report):
-            click.echo(_progress(tallies[job], value), err=True)
-            if not value.failure:
-                with database.writing() as s:
-                    rows.put(s, outcome(tallies[job], time.time_ns() // 1000).score)
+        if not isinstance(value, Report):
+            return
+        if value.failure:
+            failures.append(f"{label(job)} could not be judged: {value.failure}")
+            return
+        outcomes[job] = outcome(tallies[job], time.time_ns() // 1000)
+        with database.writing() as s:
+            rows.put(s, outcomes[job].score)
+        done = f"{len(outcomes) + len(failures)} of {len(chosen)}"
+        click.echo(f"{done}: {label(job)}, {outcomes[job].score.mutants} mutants", err=True)
 
     began = time.monotonic()
     run_jobs(chosen, processes, tell)
     took = time.monotonic() - began
-    if failed := [t for t in tallies.values() if t.report is None or t.report.failure]:
-        why = failed[0].report.failure if failed[0].report else "no report"
-        raise FarmError(f"{label(failed[0].job)} could not be judged: {why}")
-    found = [outcome(tally, time.time_ns() // 1000) for tally in tallies.values()]
-    if as_json:
+    found = [outcomes[job] for job in chosen if job in outcomes]
+    if found and as_json:
         click.echo(json.dumps(document(found, took), indent=1))
-    else:
+    elif found:
         show(found, took)
+    if failures:
+        raise FarmError("; ".join(failures))
     return 3 if any(one.survivors or one.faults for one in found) else 0
-
-
-def _progress(tally: Tally, report: Report) -> str:
-    return (
-        f"{label(tally.job)}: {report.failure or f'{len(tally.judgements)} mutants, {report.seconds:.0f} s'}"
-    )
 
 
 def document(found: Sequence[Outcome], took_s: float) -> dict[str, Any]:

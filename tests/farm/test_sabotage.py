@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from farm.cli import main
 from farm.sabotage import Outcome, Tally, jobs, outcome
-from kernels import source
+from kernels import equivalents, source
 from kernels.equivalents import Equivalent, changed_line
 from kernels.errors import UsageError
 from kernels.mutants import mutants
@@ -141,6 +141,27 @@ def test_the_command_judges_stores_and_exports(farm: Callable[..., Result]) -> N
         ("silu_mul/flat", 1.0, False)
     ]
     assert "| silu_mul/flat | F32 | 19 | 19 |" in farm("export").stdout
+
+
+def test_without_a_compiler_one_line_says_so(
+    farm: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    result = farm("sabotage", "--all")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert "no-such-compiler" in result.stderr
+
+
+def test_a_survivor_in_the_end_is_a_diff_and_3(
+    farm: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only survivor that rmsnorm/block has is argued for: without the argument it is shown."""
+    (argued,) = [entry for entry in equivalents.equivalents() if entry.kernels == ("rmsnorm/block",)]
+    monkeypatch.setattr(equivalents, "equivalents", lambda: ())
+    result = farm("sabotage", "rmsnorm/block", "--processes", "1")
+    assert result.exit_code == 3
+    assert f"nothing kills {argued.mutant}" in result.stdout
+    assert f"\n+ {argued.now}\n" in result.stdout
 
 
 @pytest.mark.parametrize("words", [(), ("--all", "silu_mul/flat"), ("ffn/block",)])
