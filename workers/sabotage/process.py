@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +28,9 @@ class Process:
     def __init__(self) -> None:
         # One thread for numpy's linear algebra: it forks, and there is a process a core.
         env = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        # What it and the compiler write goes with it, however it ends.
+        self._folder = tempfile.TemporaryDirectory()
+        env["TMPDIR"] = self._folder.name
         root = str(Path(workers.__file__).parents[1])
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
@@ -66,6 +70,7 @@ class Process:
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(BrokenPipeError):  # what it was told and never read
                 _piped(pipe).close()
+        self._folder.cleanup()
 
 
 def _piped(pipe: IO[str] | None) -> IO[str]:

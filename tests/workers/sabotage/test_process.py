@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from kernels import codec
 from kernels.mutants import mutants
 from workers.backend import Unavailable
 from workers.host import compiler
@@ -52,7 +54,10 @@ def test_a_process_that_dies_is_a_job_that_failed() -> None:
     process.end()
 
 
-def test_an_interrupted_run_ends_its_processes() -> None:
+def test_an_interrupted_run_ends_its_processes_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     begun: list[Process] = []
 
     class Noted(Process):
@@ -66,10 +71,9 @@ def test_an_interrupted_run_ends_its_processes() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_jobs([SILU, SILU], 1, stop, start=Noted)
     assert [process.returncode is not None for process in begun] == [True]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_values_cross_as_json() -> None:
-    from kernels import codec
-
     judgement = Judgement("ENTRY:1:drop", Fate.BOUND, "9x64 ordinary", "why", True, False)
     assert codec.decode(Judgement, json.loads(json.dumps(codec.encode(judgement)))) == judgement
