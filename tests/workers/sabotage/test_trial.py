@@ -14,13 +14,15 @@ from workers.host import compiler
 from workers.sabotage import Fate
 from workers.sabotage.batch import compile_batch
 from workers.sabotage.fixture import fixtures
-from workers.sabotage.trial import CPU_S, HEAVY_S, Findings, Timed, try_mutant
+from workers.sabotage.trial import CPU_S, HEAVY_S, WALL_S, Findings, Timed, try_mutant
 
 KERNEL, INDEX = "silu_mul/flat", "out[i] = g /"
 BEFORE = 'extern "C" int pause(void); extern "C" void _exit(int);\n'
 
 
-def tried(tmp_path: Path, first: str, cpu_s: float = 0.0, spare: bool = False) -> Findings:
+def tried(
+    tmp_path: Path, first: str, cpu_s: float = 0.0, spare: bool = False, wall_s: float = WALL_S
+) -> Findings:
     """What becomes of the kernel that does `first` before it writes, on its first three cases."""
     try:
         compiler.find()
@@ -31,13 +33,13 @@ def tried(tmp_path: Path, first: str, cpu_s: float = 0.0, spare: bool = False) -
     compiled = compile_batch(text, [mutant], tmp_path, tmp_path / "cache")
     assert compiled.module is not None
     cases = [Timed(fixture, cpu_s) for fixture in fixtures(KERNEL, "")[:3]]
-    found = try_mutant(compiled.module, compiled.entries["it"], cases, spare, wall_s=0.5)
+    found = try_mutant(compiled.module, compiled.entries["it"], cases, spare, wall_s)
     compiled.module.close()
     return found
 
 
 def test_one_that_sleeps_is_killed_from_outside(tmp_path: Path) -> None:
-    found = tried(tmp_path, "pause();")
+    found = tried(tmp_path, "pause();", wall_s=0.5)
     assert (found.fate, found.reason) == (Fate.TIMEOUT, "ran for too long and was killed")
     with pytest.raises(ChildProcessError):  # and nothing is left of it
         os.waitpid(-1, os.WNOHANG)
