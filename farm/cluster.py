@@ -29,6 +29,7 @@ COORDINATOR = "coordinator"
 OBJECT_STORE_BYTES = 80 << 20  # Ray wants 75 MiB; messages are small and don't go through it
 CALLS_AT_ONCE = 16  # to the coordinator: they wait for the writer, not for each other
 GLANCE_S = 0.2
+ANSWER_S = 5.0  # between looks at what is left of Ray, where the coordinator doesn't answer
 STOP_S = 10.0  # for the running cases to end at Ctrl-C
 MAX_DEATHS = 5  # of one board's agents in a campaign; more is a machine that can't run the farm
 
@@ -194,7 +195,12 @@ class Farm:
             raise FarmError(f"{name}: {summary.reason}")
 
     def _call(self, ref: Any) -> Any:
-        try:
-            return self._ray.get(ref)
-        except self._ray.exceptions.RayTaskError as error:
-            raise FarmError(one_line(error)) from None
+        """What an actor answers; without a node no actor comes back, and Ray would wait for one for good."""
+        while True:
+            try:
+                return self._ray.get(ref, timeout=ANSWER_S)
+            except self._ray.exceptions.GetTimeoutError:
+                if not any(node["Alive"] for node in self._ray.nodes()):
+                    raise FarmError(f"Ray's node died; farm resume {self._campaign_id} continues") from None
+            except self._ray.exceptions.RayTaskError as error:
+                raise FarmError(one_line(error)) from None
