@@ -42,7 +42,11 @@ def line(body: Any, chain: str) -> tuple[str, str]:
     """One line of the file, and the SHA-256 that the next one is chained to."""
     text = codec.canonical(body)
     digest = link(text, chain)
-    return f'{{"body":{text},"sha256":"{digest}"}}\n', digest
+    return _framed(text, digest) + "\n", digest
+
+
+def _framed(text: str, digest: str) -> str:
+    return f'{{"body":{text},"sha256":"{digest}"}}'
 
 
 def link(text: str, chain: str) -> str:
@@ -91,10 +95,12 @@ def _unchained(path: Path, number: int, text: bytes, chain: str) -> tuple[Any, s
     try:
         said = json.loads(text)
         body, digest = said["body"], said["sha256"]
-        wanted = link(codec.canonical(body), chain)
+        canonical = codec.canonical(body)
+        wanted = link(canonical, chain)
     except (ValueError, TypeError, KeyError, RecursionError):
         raise DamagedBundle(f"{path}: line {number}: not a line of evidence; the file is refused") from None
-    if digest != wanted:
+    # The text too: a float's last digits may be changed without another value.
+    if digest != wanted or text != _framed(canonical, digest).encode("ascii"):
         raise DamagedBundle(
             f"{path}: line {number}: digest {str(digest)[:12]}, want {wanted[:12]}: this line was "
             "changed, or one before it is missing; the file is refused"

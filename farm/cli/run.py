@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from db.campaign import case_by_id
 from db.session import open_existing
@@ -25,6 +27,7 @@ from workers.isolate import Isolated
 from workers.request import Request
 
 HOW = "KERNEL KIND SHAPE, --case ID-or-JSON, KERNEL --gguf FILE --tensor NAME or KERNEL KIND --weights FILE"
+MAKE_A_CASE = ("gguf", "tensors", "rows", "weights", "x", "batch", "build", "family", "seed")
 
 
 @click.command("run")
@@ -83,6 +86,8 @@ def run(
 
     Exit code 3 for a bad verdict, 0 for PASS and SKIP.
     """
+    refuse_unused(case_words, named, given())
+    refuse_unwritable(output)
     case = _case(words, case_words, url, named)
     device = _device(backend_name, glob)
     if output and not executes(backend_name):
@@ -90,6 +95,32 @@ def run(
     evidence = run_alone(case, backend_name, device, repeats, Rule(rule), output)
     click.echo(json.dumps(codec.encode(evidence), indent=2) if as_json else text(evidence))
     return 3 if (evidence.rule_verdict or evidence.verdict).bad else 0
+
+
+def given() -> set[str]:
+    """Which of the options that make a case are on the command line."""
+    ctx = click.get_current_context()
+    return {name for name in MAKE_A_CASE if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+
+
+def refuse_unused(case_words: str | None, named: dict[str, Any], said: set[str]) -> None:
+    """UsageError where an option would change nothing: the verdict would be about another case than meant."""
+    if case_words and said:
+        words = ", ".join(f"--{name.replace('tensors', 'tensor')}" for name in sorted(said))
+        raise UsageError(f"--case says all of the case; leave out {words}")
+    if named["gguf"] and named["weights"]:
+        raise UsageError("two files of weights: give --gguf or --weights")
+    if said & {"tensors", "rows"} and not named["gguf"]:
+        raise UsageError("--tensor and --rows go with --gguf FILE")
+    if "batch" in said and not (named["gguf"] or named["weights"]):
+        raise UsageError("--batch goes with --gguf or --weights; a SHAPE has its own: ROWSxCOLSxBATCH")
+
+
+def refuse_unwritable(output: str) -> None:
+    """FarmError where --output can't be written, before anything runs."""
+    folder = Path(output).absolute().parent
+    if output and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise FarmError(f"can't write {output}: {folder} is no folder that can be written to; name another")
 
 
 def _case(words: tuple[str, ...], case_words: str | None, url: str, named: dict[str, Any]) -> Case:

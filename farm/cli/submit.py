@@ -67,6 +67,8 @@ def submit(
     """
     if not (all_kinds or gguf or any(words[name] for name in SELECTS)):
         raise UsageError(WHAT)
+    if gguf and words["shapes"]:
+        raise UsageError("--gguf takes its shapes from the file; leave out --shape")
     return submit_and_finish(url, order(gguf_file(gguf, batch, rows), **words), Way(local, as_json))
 
 

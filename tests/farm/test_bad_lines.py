@@ -52,6 +52,13 @@ BAD = [
     (("run", "matvec/block", "Q4_0", "--weights", "junk"), 1, "junk"),
     (("run", "matvec/block", "Q4_0", "3x32", "--repeats", "0"), 2, "0"),
     (("run", "matvec/block", "--gguf", "junk", "--tensor", "a"), 1, "magic"),
+    (("run", "--case", "{}", "--build", "default", "--seed", "0"), 2, "leave out --build, --seed"),
+    (("run", "matvec/block", "Q4_0", "3x32", "--tensor", "a"), 2, "--gguf FILE"),
+    (("run", "matvec/block", "Q4_0", "3x32", "--rows", "2"), 2, "--gguf FILE"),
+    (("run", "matvec/block", "Q4_0", "3x32", "--batch", "2"), 2, "--batch goes with"),
+    (("run", "matvec/block", "--gguf", "junk", "--weights", "junk"), 2, "two files"),
+    (("run", "matvec/block", "Q4_0", "3x32", "--output", "no/y.npy"), 1, "no/y.npy"),
+    (("submit", "--gguf", "junk", "--shape", "3x32"), 2, "--shape"),
     (("run", "--frobnicate"), 2, "--frobnicate"),
 ]
 

@@ -71,6 +71,14 @@ def test_file_is_refused_with_its_line_when_one_byte_is_changed(path: Path, numb
             bundle.read(path)
 
 
+def test_file_is_refused_when_a_number_is_written_otherwise(path: Path) -> None:
+    text = path.read_text()
+    assert '"finished_us":' in text
+    path.write_text(text.replace('"finished_us":', '"finished_us": ', 1))
+    with pytest.raises(DamagedBundle, match="line 2:"):
+        bundle.read(path)
+
+
 @pytest.mark.parametrize("order", [(0, 2, 3), (0, 2, 1, 3), (1, 2, 3), (0, 1, 1, 2, 3)])
 def test_file_is_refused_when_lines_are_missing_moved_or_doubled(path: Path, order: tuple[int, ...]) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
