@@ -3,6 +3,8 @@
 import numpy as np
 
 from kernels.kind import Kind, Lanes, chunked, half, nibbles, pin_half, poke_halves
+from kernels.kinds._six_bits import CUDA as SIX_BITS
+from kernels.kinds._six_bits import group_scales
 
 ELEMENTS = 256
 # Nibbles and scales lie as in Q4_K; the fifth bit of weight 32g + i is bit g of qh[i].
@@ -26,14 +28,6 @@ def decode(blocks: np.ndarray, out: np.ndarray) -> None:
     w -= low[:, :, None]
 
 
-def group_scales(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(n, 12) uint8 -> s and m, each (n, 8) uint8."""
-    a, b, c = packed[:, :4], packed[:, 4:8], packed[:, 8:]
-    s = np.concatenate([a & 63, (c & 0xF) | (a >> 6) << 4], axis=1)
-    m = np.concatenate([b & 63, c >> 4 | (b >> 6) << 4], axis=1)
-    return s, m
-
-
 def pin(blocks: np.ndarray) -> None:
     pin_half(blocks["d"])
     pin_half(blocks["dmin"])
@@ -44,15 +38,9 @@ def poke(blocks: np.ndarray, bits: np.ndarray) -> None:
 
 
 # Lane l has the word at qs + 4l: four low nibbles of group 2 * (l / 8), four high ones of the next group.
-CUDA = """
-// s in the low byte, m in the next.
-__device__ __forceinline__ unsigned int group_scales(const unsigned char *scales, int group) {
-    if (group < 4)
-        return (scales[group] & 63) | (scales[group + 4] & 63) << 8;
-    const unsigned int nibbles = scales[group + 4];
-    return (nibbles & 0xF) | (scales[group - 4] >> 6) << 4 | (nibbles >> 4 | (scales[group] >> 6) << 4) << 8;
-}
-
+CUDA = (
+    SIX_BITS
+    + """
 __device__ __forceinline__ void decode16(const unsigned char *block, int sub, float *w) {
     const unsigned int scales = group_scales(block + AT_SCALES, sub >> 1);
     const float d = half_at(block + AT_D) * (float)byte_of(scales, 0);
@@ -81,6 +69,7 @@ __device__ __forceinline__ void decode_lane(const unsigned char *block, int lane
     }
 }
 """
+)
 
 KIND = Kind(
     "Q5_K", BLOCK, ELEMENTS, Lanes(width=4, runs=2, stride=32), decode, pin, CUDA, lane_align=4, poke=poke
