@@ -25,7 +25,10 @@ class Rejected(FarmError):
 
 
 class KernelFault(FarmError):
-    """The kernel did something fatal that was caught (CRASH): a wild access, abort, divergent barrier."""
+    """The kernel did something fatal that was caught (CRASH): a wild access, abort, divergent barrier.
+
+    A backend that tells its line in an instrumented build gives a finding of the run instead.
+    """
 
 
 class CannotRun(FarmError):
@@ -44,6 +47,9 @@ class Run:
     compile_us: float = 0.0
     substitutes: tuple[str, ...] = ()  # intrinsics that ran as their host twin
     builds: tuple[BuildRecord, ...] = ()  # one per text, from a compiler that says what it made
+    # What an instrumented build saw go wrong, each with its line of the CUDA text: any of them is FAIL. The
+    # images are then those of a run that may have been stopped.
+    findings: tuple[str, ...] = ()
 
 
 class Backend(Protocol):

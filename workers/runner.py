@@ -222,7 +222,7 @@ def _differs(what: str, here: str, asked: str) -> str:
 
 
 def _decide(draft: Draft, plan: Plan, images: Images) -> tuple[Verdict, str]:
-    """By the first that is wrong of guards, comparison, untouched inputs, and equal runs."""
+    """By the first that is wrong of findings, guards, comparison, untouched inputs, and equal runs."""
     request, first = draft.request, draft.runs[0]
     judged = judge.judge(request.case, plan, first.images, POISONS[0])
     comparison = judged.comparison
@@ -242,6 +242,9 @@ def _decide(draft: Draft, plan: Plan, images: Images) -> tuple[Verdict, str]:
 
 def _fault(draft: Draft, plan: Plan, images: Images) -> str:
     """What is wrong whatever the numbers say, or behind right numbers; empty if nothing is."""
+    findings = [line for run in draft.runs for line in run.findings]
+    if findings:
+        return findings[0] + (f" (and {len(findings) - 1} more)" if findings[1:] else "")
     guards = [line for run in draft.runs for line in run.guards]
     if guards:
         draft.announce(SPOILED)

@@ -85,7 +85,13 @@ def test_record_says_what_was_launched() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "flag"), [(Build.EXACT, "-ffp-contract=off"), (Build.DEFAULT, "-ffp-contract=fast")]
+    ("build", "flag"),
+    [
+        (Build.EXACT, "-ffp-contract=off"),
+        (Build.DEFAULT, "-ffp-contract=fast"),
+        (Build.CHECK, "-ffp-contract=off"),
+        (Build.CHECK, "-DFARM_CHECK"),
+    ],
 )
 def test_flags_of_the_build_are_in_the_evidence(build: Build, flag: str) -> None:
     evidence = ran(Host(), matvec_case(build=build))

@@ -138,6 +138,14 @@ def test_verdict_is_fail_when_a_guard_band_broke_though_numbers_are_right() -> N
     assert phases == ["inputs", "launch", "compare", "spoiled"]
 
 
+def test_verdict_is_fail_with_the_first_finding_though_numbers_are_right() -> None:
+    fake = Fake(lambda run, turn: replace(run, findings=("k.cu:7: a race", "k.cu:9: another"), guards=("x",)))
+    evidence = run_case(request_for(matvec_case()), fake, ImageCache(FileStore()))
+    assert (evidence.verdict, evidence.reason) == (Verdict.FAIL, "k.cu:7: a race (and 1 more)")
+    only = ran(lambda run, turn: replace(run, findings=("k.cu:7: a race",)))
+    assert only.reason == "k.cu:7: a race"
+
+
 def test_verdict_is_fail_when_an_input_was_written() -> None:
     def scribble(run: Run, turn: int) -> Run:
         x = run.images["x"].copy()

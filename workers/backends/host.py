@@ -14,6 +14,7 @@ from kernels import source
 from kernels.model import Arg, Buffer, BufferArg, Build, Device, Launch, LaunchRecord, Plan, Role
 from workers.backend import Run, poisoned
 from workers.host import compiler
+from workers.host.check import Checker
 from workers.host.memory import Arena
 from workers.host.module import Argument, Module
 from workers.machine import cpu_device
@@ -45,17 +46,23 @@ class Host:
         return (cpu_device(),)
 
     def run(self, plan: Plan, images: Mapping[str, np.ndarray], device: Device, turn: int) -> Run:
-        """Launches in order, inputs sealed, guards checked behind every launch."""
+        """Launches in order, inputs sealed, guards checked behind every launch.
+
+        In the check build a launch that is found wrong is the last.
+        """
         version, flags = self.toolchain(plan.build)
         began = time.perf_counter()
         texts = [self._load(launch, plan.build) for launch in plan.launches]
         compile_us = (time.perf_counter() - began) * 1e6
         arena = _fill(plan, images, turn)
+        checker = _watch(plan, arena) if plan.build is Build.CHECK else None
         records, guards = [], []
         with arena.sealed(buffer.name for buffer in plan.buffers if buffer.role is Role.IN):
             for number, (launch, text) in enumerate(zip(plan.launches, texts, strict=True)):
-                records.append(_launch(launch, text, plan, arena, turn % self.orders))
+                records.append(_launch(launch, text, plan, arena, turn % self.orders, checker))
                 guards += [f"launch {number} {launch.kernel}: {line}" for line in _written(plan, arena)]
+                if checker and checker.findings:
+                    break
         return Run(
             images={buffer.name: _collect(buffer, images, arena) for buffer in plan.buffers},
             launches=tuple(records),
@@ -64,6 +71,7 @@ class Host:
             flags=flags,
             compile_us=compile_us,
             substitutes=tuple(sorted({name for text in texts for name in text.substitutes})),
+            findings=tuple(checker.findings) if checker else (),
         )
 
     def toolchain(self, build: Build) -> tuple[str, str]:
@@ -78,7 +86,9 @@ class Host:
             path = compiler.build(text, name, build.value, compile_cache())
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             bare = compiler.COMMENT.sub(" ", text)
-            self._loaded[key] = Loaded(Module(path), digest, tuple(sorted(set(SUBSTITUTE.findall(bare)))))
+            self._loaded[key] = Loaded(
+                Module(path, name), digest, tuple(sorted(set(SUBSTITUTE.findall(bare))))
+            )
         return self._loaded[key]
 
 
@@ -91,11 +101,19 @@ def _fill(plan: Plan, images: Mapping[str, np.ndarray], turn: int) -> Arena:
     return arena
 
 
-def _launch(launch: Launch, text: Loaded, plan: Plan, arena: Arena, order: int) -> LaunchRecord:
+def _watch(plan: Plan, arena: Arena) -> Checker:
+    checker = Checker()
+    for buffer in plan.buffers:
+        checker.watch(arena.buffers[buffer.name], buffer.role is Role.IN)
+    return checker
+
+
+def _launch(
+    launch: Launch, text: Loaded, plan: Plan, arena: Arena, order: int, checker: Checker | None
+) -> LaunchRecord:
     args = [_argument(arg, plan, arena) for arg in launch.args]
-    done = text.module.launch(
-        launch.entry, launch.grid, launch.block, launch.dynamic_shared_bytes, args, order
-    )
+    size = launch.grid, launch.block, launch.dynamic_shared_bytes
+    done = text.module.launch(launch.entry, *size, args, order, checker=checker)
     return LaunchRecord(
         launch.kernel,
         done.entry,

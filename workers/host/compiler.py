@@ -19,7 +19,9 @@ from kernels import exp32
 from workers.backend import Rejected, Unavailable
 
 RUNTIME = Path(__file__).parent / "runtime"
-SOURCES = ("thread.h", "cuda_host.h", "fibers.h", "faults.h", "scheduler.cpp")
+SOURCES = (
+    "thread.h", "called.h", "cuda_host.h", "fibers.h", "faults.h", "shadow.h", "hooks.h", "scheduler.cpp"
+)  # fmt: skip
 CANDIDATES = ("g++", "clang++", "c++")
 LARGEST_PAGE_BYTES = 16384  # a fiber's region has room for guard pages of this size
 
@@ -38,7 +40,22 @@ COMMON = (
     "-U_FORTIFY_SOURCE",  # its longjmp check takes leaving a fiber for an attack
     "-w",
 )
-BUILDS = {"exact": ("-ffp-contract=off",), "default": ("-ffp-contract=fast",)}
+CHECKED = "-DFARM_CHECK"
+BUILDS = {
+    "exact": ("-ffp-contract=off",),
+    "default": ("-ffp-contract=fast",),
+    "check": ("-ffp-contract=off", CHECKED),
+}
+# Compiled into the text alone, and never linked with what they are made for: the scheduler has their hooks.
+INSTRUMENTS = (
+    "-fsanitize=thread,alignment,bounds,object-size,shift-exponent,signed-integer-overflow,"
+    "integer-divide-by-zero",
+    "-O3",  # unrolls local arrays into registers before the checks of objects let them escape
+    "-g1",  # a place in the code has its line, and the lines it was inlined at
+    "-gdwarf-4",  # addr2line takes one file for another in DWARF 5 of some compilers
+)
+GNU_INSTRUMENTS = ("--param=tsan-instrument-func-entry-exit=0",)
+CLANG_INSTRUMENTS = ("-mllvm", "-tsan-instrument-func-entry-exit=0")
 LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", "-Wl,--as-needed", "-Wl,-z,defs")
 GLUE = 'extern "C" __attribute__((visibility("default"))) const __host_kernel farm_kernels[] = {'
 ENTRY = re.compile(r"__global__\s+(?:__launch_bounds__\s*\([^()]*\)\s*)?void\s+"
@@ -131,10 +148,14 @@ def flags(build: str, compiler: Compiler) -> tuple[str, ...]:
     """What the compiler is told for a build; evidence carries it."""
     if build not in BUILDS:
         raise Rejected(f"host has no build {build!r}; there are {', '.join(BUILDS)}")
-    gnu = () if "clang" in compiler.version else ("-fno-gnu-unique",)
+    clang = "clang" in compiler.version
+    gnu = () if clang else ("-fno-gnu-unique",)
     # A fiber switch is a return that a shadow stack would not know.
     x86 = ("-fcf-protection=none",) if compiler.target.startswith("x86_64") else ()
-    return (*COMMON, compiler.native, *gnu, *x86, *BUILDS[build])
+    told = (*COMMON, compiler.native, *gnu, *x86, *BUILDS[build])
+    if build != "check":
+        return told
+    return (*told, *INSTRUMENTS, *(CLANG_INSTRUMENTS if clang else GNU_INSTRUMENTS))
 
 
 def build(
@@ -148,18 +169,19 @@ def build(
     """
     compiler = find()
     told = (*flags(build, compiler), *(("-DFARM_UCONTEXT",) if ucontext else ()))
+    defines = tuple(flag for flag in told if flag in (CHECKED, "-DFARM_UCONTEXT"))
     source = translate(text, name, entries)
     key = _digest(source, _runtime_digest(), compiler.version, compiler.cpu, *compiler.command, *told)
     target = cache / f"{key}.so"
     if target.exists():
         return target
-    runtime = _runtime(compiler, ucontext, cache)
+    runtime = _runtime(compiler, defines, cache)
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         file = Path(folder) / "kernel.cpp"
         file.write_text(source, encoding="utf8")
         out = Path(folder) / "kernel.so"
-        words = [*told, f"-I{RUNTIME}", *LINK, str(file), str(runtime), "-lm", "-o", str(out)]
-        _compile(compiler, words)
+        for words in _steps(told, file, runtime, out):
+            _compile(compiler, words, folder)
         os.replace(out, target)
     return target
 
@@ -167,13 +189,30 @@ def build(
 def attempt(source: str, out: Path, build: str, cache: Path, more: Sequence[str] = ()) -> list[str]:
     """Builds a translated text into `out` with further flags, uncached; what the compiler complains of."""
     compiler = find()
-    runtime = _runtime(compiler, False, cache)
+    told = (*flags(build, compiler), *more)
+    runtime = _runtime(compiler, [flag for flag in told if flag == CHECKED], cache)
     file = out.with_suffix(".cpp")
     file.write_text(source, encoding="utf8")
-    told = (*flags(build, compiler), *more)
-    return _complaints(
-        compiler, [*told, f"-I{RUNTIME}", *LINK, str(file), str(runtime), "-lm", "-o", str(out)]
-    )
+    for words in _steps(told, file, runtime, out):
+        if complaints := _complaints(compiler, words):
+            return complaints
+    return []
+
+
+def _steps(told: Sequence[str], file: Path, runtime: Path, out: Path) -> list[list[str]]:
+    """The compiler's calls from a translated text to a shared object.
+
+    An instrumented text is linked apart, lest the instruments' own libraries come with it.
+    """
+    link = [str(runtime), "-lm", "-o", str(out)]
+    if CHECKED not in told:
+        return [[*told, f"-I{RUNTIME}", *LINK, str(file), *link]]
+    # Lines have a file's name; this way the same text gives the same file wherever it is built.
+    here, compiled = f"-fdebug-prefix-map={out.parent}=.", str(out.with_suffix(".o"))
+    return [
+        [*told, here, f"-I{RUNTIME}", "-c", str(file), "-o", compiled],
+        [*LINK, compiled, *link],
+    ]
 
 
 def translate(text: str, name: str, entries: Sequence[str] = ()) -> str:
@@ -197,7 +236,7 @@ def _declare_dynamic(text: str, bare: str, name: str) -> str:
     out, end = [], 0
     for match in DYNAMIC.finditer(bare):
         of, variable = match.group(1), match.group(2)
-        value = f"(({of} *)__host_self()->warp->block->dynamic_shared)"
+        value = f"(({of} *)HOST_DYNAMIC_SHARED)"
         line = bare.count("\n", 0, match.end()) + 1
         outside = bare.count("{", 0, match.start()) == bare.count("}", 0, match.start())
         macro = f'\n#define {variable} {value}\n#line {line} "{name}"\n'
@@ -208,10 +247,10 @@ def _declare_dynamic(text: str, bare: str, name: str) -> str:
     return "".join([*out, text[end:]])
 
 
-def _runtime(compiler: Compiler, ucontext: bool, cache: Path) -> Path:
+def _runtime(compiler: Compiler, defines: Sequence[str], cache: Path) -> Path:
     """The scheduler's object file, always without contraction: the farm's expf is in it."""
-    defines = [f"-D{key}={value}" for key, value in exp32.defines().items()]
-    told = [*flags("exact", compiler), *defines, *(["-DFARM_UCONTEXT"] if ucontext else [])]
+    constants = [f"-D{key}={value}" for key, value in exp32.defines().items()]
+    told = [*flags("exact", compiler), *constants, *defines]
     key = _digest(_runtime_digest(), compiler.version, compiler.cpu, *compiler.command, *told)
     target = cache / f"{key}.o"
     if not target.exists():
@@ -223,16 +262,16 @@ def _runtime(compiler: Compiler, ucontext: bool, cache: Path) -> Path:
     return target
 
 
-def _compile(compiler: Compiler, words: Sequence[str]) -> None:
-    if lines := _complaints(compiler, words):
+def _compile(compiler: Compiler, words: Sequence[str], folder: str | None = None) -> None:
+    if lines := _complaints(compiler, words, folder):
         raise Rejected(next((s for s in lines if re.search(r"\berror\b|undefined reference", s)), lines[0]))
 
 
-def _complaints(compiler: Compiler, words: Sequence[str]) -> list[str]:
+def _complaints(compiler: Compiler, words: Sequence[str], folder: str | None = None) -> list[str]:
     """What the compiler says when it refuses, line by line; nothing where it doesn't."""
     env = os.environ | {"LC_ALL": "C"}
     answer = subprocess.run(
-        [*compiler.command, *words], capture_output=True, text=True, errors="replace", env=env
+        [*compiler.command, *words], capture_output=True, text=True, errors="replace", env=env, cwd=folder
     )
     if not answer.returncode:
         return []

@@ -126,15 +126,20 @@ class Arena:
                 buffer.seal(False)
 
 
+def place(address: int) -> str:
+    """An address in words, by the guarded buffer it belongs to."""
+    for buffer in list(_live):
+        if buffer.holds(address):
+            return buffer.locate(address)
+    return "a null pointer" if address < PAGE_BYTES else "in no buffer"
+
+
 def describe(address: int, write: bool | None) -> str:
     """What an access to the address did, in words, with the guarded buffer it belongs to; None: not known."""
     doing = "access to" if write is None else "write to" if write else "read of"
     for buffer in list(_live):
         if buffer.holds(address):
-            place = buffer.locate(address)
-            if write is not False and buffer.read_only and 0 <= address - buffer.address < buffer.nbytes:
-                return f"write to read-only buffer {buffer.name!r}, {place}"
-            return f"wild access ({doing} {address:#x}): {place}"
-    if address < PAGE_BYTES:
-        return f"wild access ({doing} {address:#x}): a null pointer"
-    return f"wild access ({doing} {address:#x}): in no buffer"
+            inside = 0 <= address - buffer.address < buffer.nbytes
+            if write is not False and buffer.read_only and inside:
+                return f"write to read-only buffer {buffer.name!r}, {buffer.locate(address)}"
+    return f"wild access ({doing} {address:#x}): {place(address)}"

@@ -8,6 +8,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ import numpy as np
 
 from workers.backend import CannotRun, KernelFault, Rejected
 from workers.host import memory, tls
+from workers.host.check import Checker, Text
 from workers.host.memory import GuardedBuffer
 
+STOPPED = 3  # kind of a report: the findings say it all
 MAX_THREADS = 1024
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
@@ -49,6 +52,7 @@ class _Report(ctypes.Structure):
         ("kind", ctypes.c_int),
         ("write", ctypes.c_int),
         ("address", ctypes.c_ulonglong),
+        ("at", ctypes.c_uint),
         ("text", ctypes.c_char * 256),
     )
 
@@ -69,6 +73,7 @@ class _Launch(ctypes.Structure):
         ("report", _Report),
         ("next_block", ctypes.c_ulonglong),
         ("failed", ctypes.c_int),
+        ("check", ctypes.c_void_p),
     )
 
 
@@ -119,12 +124,13 @@ _pool: int | None = None
 class Module:
     """A loaded text. Every module has a runtime of its own, and nothing in it is visible to another."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, name: str = "") -> None:
         try:
             self._library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
         except OSError as error:
             raise Rejected(f"the loader refuses {path.name}: {error}") from error
         self.path = path
+        self.name = name  # of the text's file, as it was built
         self._library.farm_pool.restype = ctypes.c_void_p
         self.entries: dict[str, Entry] = {}
         sizes = tls.sizes(path)
@@ -151,11 +157,13 @@ class Module:
         args: Sequence[Argument],
         order: int = 0,
         workers: int = 1,
+        checker: Checker | None = None,
     ) -> Launch:
         """Runs a kernel to its end, with the interpreter's lock released.
 
         Order 0 takes lanes, warps and blocks ascending, 1 descending. Raises Rejected when the launch is
         against the rules or the arguments don't fit, KernelFault when the kernel breaks a rule as it runs.
+        With a checker, for a text of the check build, that rule and all others become its findings.
         """
         if entry not in self.entries:
             raise Rejected(f"no entry named {entry!r}; there are {', '.join(self.entries)}")
@@ -169,16 +177,25 @@ class Module:
             block=block,
             dynamic_bytes=shared_bytes,
             descending=order,
-            workers=max(1, min(workers, grid[0] * grid[1] * grid[2], MAX_WORKERS)),
+            workers=1 if checker else max(1, min(workers, grid[0] * grid[1] * grid[2], MAX_WORKERS)),
         )
+        if checker:
+            request.check = checker.begin(self.text, pointers(chosen, slots))
         with _turn:
             request.pool = self._shared_pool()
             refused = self._library.farm_launch(ctypes.byref(request))
         if refused:
             raise CannotRun(f"no memory for the stacks of {block[0] * block[1] * block[2]} threads")
-        if request.failed:
+        if checker:
+            checker.end(self.text, shared_bytes, _reason(request.report), request.report.at)
+        elif request.failed:
             raise KernelFault(_reason(request.report))
         return Launch(entry, grid, block, chosen.static_shared_bytes, shared_bytes, request.elapsed_us)
+
+    @cached_property
+    def text(self) -> Text:
+        """What a checker makes lines and names of."""
+        return Text(self.path, self.name)
 
     def _shared_pool(self) -> int:
         global _pool
@@ -217,6 +234,13 @@ def pack(entry: Entry, args: Sequence[Argument]) -> ctypes.Array[ctypes.c_char]:
     return ctypes.create_string_buffer(b"".join(words), 8 * max(1, len(words)))
 
 
+def pointers(entry: Entry, slots: ctypes.Array[ctypes.c_char]) -> list[tuple[int, bool]]:
+    """The addresses that a kernel is given, and whether each only to read from."""
+    words = struct.unpack(f"<{len(entry.parameters)}Q", slots.raw[: 8 * len(entry.parameters)])
+    given = zip(words, entry.parameters, strict=True)
+    return [(word, parameter.is_const) for word, parameter in given if parameter.pointer]
+
+
 def _word(value: Argument, parameter: Parameter) -> bytes | None:
     """The bytes of a value that fits its parameter, else None."""
     if parameter.pointer:
@@ -236,6 +260,8 @@ def _word(value: Argument, parameter: Parameter) -> bytes | None:
 
 
 def _reason(report: _Report) -> str:
+    if report.kind == STOPPED:
+        return ""
     text: str = report.text.decode(errors="replace")
     if report.kind == 1:
         return memory.describe(report.address, {0: False, 1: True}.get(report.write)) + text

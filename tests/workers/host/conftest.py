@@ -9,6 +9,7 @@ import pytest
 
 from workers.backend import Unavailable
 from workers.host import compiler
+from workers.host.check import Checker
 from workers.host.memory import Arena
 from workers.host.module import Module
 
@@ -27,7 +28,7 @@ def load(cache: Path) -> Callable[..., Module]:
     """load(text) -> the loaded module."""
 
     def _load(text: str, build: str = "exact", **options: Any) -> Module:
-        return Module(compiler.build(text, "k.cu", build, cache, **options))
+        return Module(compiler.build(text, "k.cu", build, cache, **options), "k.cu")
 
     return _load
 
@@ -57,3 +58,26 @@ def run(load: Callable[..., Module]) -> Callable[..., np.ndarray]:
         return target.view.view(out.dtype).copy()
 
     return _run
+
+
+@pytest.fixture
+def check(load: Callable[..., Module]) -> Callable[..., list[str]]:
+    """check(text, …) launches `k(const float *x, float *out)` in the check build and returns its findings.
+
+    x holds 64 floats, out has room for 64 and nothing in it.
+    """
+
+    def _check(
+        text: str, block: int = 64, grid: int = 1, shared: int = 256, order: int = 0, **options: Any
+    ) -> list[str]:
+        arena, checker = Arena(), Checker()
+        x = arena.place("x", np.arange(64, dtype=np.float32))
+        out = arena.allocate("out", 256)
+        checker.watch(x, is_input=True)
+        checker.watch(out, is_input=False)
+        module = load(text, "check", **options)
+        module.launch("k", (grid, 1, 1), (block, 1, 1), shared, [x, out], order, checker=checker)
+        assert arena.check() == []
+        return checker.findings
+
+    return _check

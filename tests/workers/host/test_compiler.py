@@ -75,7 +75,7 @@ def test_a_text_without_a_kernel_is_refused(cache: Path) -> None:
 
 
 def test_an_unknown_build_is_refused(cache: Path) -> None:
-    with pytest.raises(Rejected, match="no build 'fast'; there are exact, default"):
+    with pytest.raises(Rejected, match="no build 'fast'; there are exact, default, check"):
         compiler.build(EMPTY, "k.cu", "fast", cache)
 
 
@@ -103,3 +103,18 @@ def test_elsewhere_the_host_says_why_it_is_unavailable(
     monkeypatch.setattr(compiler.platform, "machine", lambda: machine)
     with pytest.raises(Unavailable, match=reason):
         compiler.find()
+
+
+def test_the_check_build_says_what_instruments_it(cache: Path) -> None:
+    told = compiler.flags("check", compiler.find())
+    assert "-ffp-contract=off" in told
+    assert any(flag.startswith("-fsanitize=thread,") for flag in told)
+    assert not any("sanitize" in flag for flag in compiler.flags("exact", compiler.find()))
+
+
+@pytest.mark.parametrize("build", ["exact", "check"])
+def test_the_same_text_is_the_same_file_wherever_it_is_built(tmp_path: Path, build: str) -> None:
+    images = set()
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        images.add(compiler.build(EMPTY, "k.cu", build, folder).read_bytes())
+    assert len(images) == 1

@@ -20,10 +20,27 @@ typedef decltype(sizeof(0)) size_t;
 
 #include "thread.h"
 
+#ifdef FARM_CHECK
+#include "called.h"
+#else
+#define threadIdx (__host_self()->index)
+#define blockIdx (__host_self()->warp->block->block_index)
+#define blockDim (__host_self()->warp->block->block_dim)
+#define gridDim (__host_self()->warp->block->grid_dim)
+#define HOST_LANE (__host_self()->lane)
+#define HOST_DYNAMIC_SHARED (__host_self()->warp->block->dynamic_shared)
+#define HOST_BARRIER __host_barrier
+#define HOST_SHUFFLE __host_shuffle
+#define HOST_SYNC_WARP(mask, line) __host_shuffle(mask, 0, 0, line)
+#define HOST_UNCHECKED
+#define HOST_COPIED(...)
+#endif
+#define warpSize 32
+
 #define HOST_VECTOR(type, base, bytes2, bytes4)                                                     \
   struct base##1 { type x; };                                                                       \
-  struct __align__(bytes2) base##2 { type x, y; };                                                  \
-  struct __align__(bytes4) base##4 { type x, y, z, w; };                                            \
+  struct __align__(bytes2) base##2 { type x, y; HOST_COPIED(base##2, type, x, y) };                  \
+  struct __align__(bytes4) base##4 { type x, y, z, w; HOST_COPIED(base##4, type, x, y, z, w) };      \
   inline base##1 make_##base##1(type x) { return {x}; }                                             \
   inline base##2 make_##base##2(type x, type y) { return {x, y}; }                                  \
   inline base##4 make_##base##4(type x, type y, type z, type w) { return {x, y, z, w}; }
@@ -44,14 +61,8 @@ inline int3 make_int3(int x, int y, int z) { return {x, y, z}; }
 inline uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
 inline float3 make_float3(float x, float y, float z) { return {x, y, z}; }
 
-#define threadIdx (__host_self()->index)
-#define blockIdx (__host_self()->warp->block->block_index)
-#define blockDim (__host_self()->warp->block->block_dim)
-#define gridDim (__host_self()->warp->block->grid_dim)
-#define warpSize 32
-
-__forceinline__ void __syncthreads(int line = __builtin_LINE()) { __host_barrier(line); }
-__forceinline__ void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE()) { __host_shuffle(mask, 0, 0, line); }
+__forceinline__ void __syncthreads(int line = __builtin_LINE()) { HOST_BARRIER(line); }
+__forceinline__ void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE()) { HOST_SYNC_WARP(mask, line); }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 [[noreturn]] inline void __trap(int line = __builtin_LINE()) { __host_trap("__trap()", line); }
@@ -65,28 +76,28 @@ template <class T> __forceinline__ T __host_shuffle_as(unsigned mask, T value, u
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle moves 4 or 8 bytes");
   unsigned words[sizeof(T) / 4];
   __builtin_memcpy(words, &value, sizeof(T));
-  for (unsigned i = 0; i < sizeof(T) / 4; i++) words[i] = __host_shuffle(mask, words[i], source, line);
+  for (unsigned i = 0; i < sizeof(T) / 4; i++) words[i] = HOST_SHUFFLE(mask, words[i], source, line);
   __builtin_memcpy(&value, words, sizeof(T));
   return value;
 }
 template <class T>
 __forceinline__ T __shfl_sync(unsigned mask, T value, int source, int width = 32, int line = __builtin_LINE()) {
-  unsigned base = __host_self()->lane & ~(width - 1u);
+  unsigned base = HOST_LANE & ~(width - 1u);
   return __host_shuffle_as(mask, value, base | (source & (width - 1u)), line);
 }
 template <class T>
 __forceinline__ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, int line = __builtin_LINE()) {
-  unsigned lane = __host_self()->lane, inside = (lane & (width - 1u)) + delta;
+  unsigned lane = HOST_LANE, inside = (lane & (width - 1u)) + delta;
   return __host_shuffle_as(mask, value, inside < (unsigned)width ? lane + delta : lane, line);
 }
 template <class T>
 __forceinline__ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, int line = __builtin_LINE()) {
-  unsigned lane = __host_self()->lane, inside = lane & (width - 1u);
+  unsigned lane = HOST_LANE, inside = lane & (width - 1u);
   return __host_shuffle_as(mask, value, inside >= delta ? lane - delta : lane, line);
 }
 template <class T>
 __forceinline__ T __shfl_xor_sync(unsigned mask, T value, int flip, int width = 32, int line = __builtin_LINE()) {
-  unsigned lane = __host_self()->lane, source = lane ^ flip, end = (lane & ~(width - 1u)) + width;
+  unsigned lane = HOST_LANE, source = lane ^ flip, end = (lane & ~(width - 1u)) + width;
   return __host_shuffle_as(mask, value, source < end ? source : lane, line);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
@@ -224,12 +235,12 @@ template <class T> inline T __ldg(const T *address) { return *address; }
     return from;                                                                                                  \
   }                                                                                                               \
   inline type atomicMax(type *at, type by) {                                                                      \
-    type old = *at;                                                                                               \
+    type old = __atomic_load_n(at, __ATOMIC_RELAXED);                                                                                           \
     while (old < by && !__atomic_compare_exchange_n(at, &old, by, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}   \
     return old;                                                                                                   \
   }                                                                                                               \
   inline type atomicMin(type *at, type by) {                                                                      \
-    type old = *at;                                                                                               \
+    type old = __atomic_load_n(at, __ATOMIC_RELAXED);                                                                                           \
     while (by < old && !__atomic_compare_exchange_n(at, &old, by, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}   \
     return old;                                                                                                   \
   }
@@ -238,7 +249,7 @@ HOST_ATOMICS(unsigned)
 HOST_ATOMICS(unsigned long long)
 #undef HOST_ATOMICS
 inline float atomicAdd(float *at, float by) {
-  unsigned *bits = reinterpret_cast<unsigned *>(at), old = *bits;
+  unsigned *bits = reinterpret_cast<unsigned *>(at), old = __atomic_load_n(bits, __ATOMIC_RELAXED);
   while (!__atomic_compare_exchange_n(bits, &old, __float_as_uint(__uint_as_float(old) + by), true,
                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
   return __uint_as_float(old);
@@ -277,7 +288,7 @@ template <class... A, void (*kernel)(A...)> struct __host_glue<void(A...), kerne
   static_assert(((sizeof(A) <= 8) && ...), "a kernel's argument is a pointer or a scalar of at most 8 bytes");
   static constexpr int count = sizeof...(A);
   static constexpr __host_type types[count + 1] = {__host_type_of<A>::value..., {nullptr, 0, 0}};
-  template <int... I> static void spread(const unsigned long long *slots, __host_indices<I...>) {
+  template <int... I> HOST_UNCHECKED static void spread(const unsigned long long *slots, __host_indices<I...>) {
     kernel(*reinterpret_cast<const A *>(slots + I)...);
   }
   static void call(const unsigned long long *slots) { spread(slots, typename __host_count<count>::type()); }

@@ -14,11 +14,13 @@
 
 // What Python fills in and reads back; workers/host/module.py has the same fields.
 struct Report {
-  int kind;  // 0 well, 1 a fault at `address`, 2 a rule of CUDA broken
+  int kind;  // 0 well, 1 a fault at `address`, 2 a rule of CUDA broken, 3 stopped by a finding of the check build
   int write;  // 1 a write, 0 a read, -1 where the CPU does not say
   unsigned long long address;
+  unsigned at;  // of a fault: the place in the module's file
   char text[256];
 };
+struct Check;
 struct Launch {
   void (*call)(const unsigned long long *);
   const unsigned long long *slots;
@@ -30,7 +32,10 @@ struct Launch {
   Report report;
   unsigned long long next_block;
   int failed;
+  Check *check;  // null but in the check build
 };
+
+extern "C" char __ehdr_start[] __attribute__((visibility("hidden")));  // where the module's file begins in memory
 
 namespace {
 
@@ -98,13 +103,15 @@ void on_signal(int number, siginfo_t *info, void *argument) {
   ucontext_t *context = static_cast<ucontext_t *>(argument);
 #if defined(__x86_64__)
   unsigned long sp = context->uc_mcontext.gregs[REG_RSP];
+  unsigned long pc = context->uc_mcontext.gregs[REG_RIP];
   int write = context->uc_mcontext.gregs[REG_ERR] >> 1 & 1;
 #else
-  unsigned long sp = context->uc_mcontext.sp;
+  unsigned long sp = context->uc_mcontext.sp, pc = context->uc_mcontext.pc;
   int write = -1;
 #endif
   if (current && stacks_holding(current->pool, current->workers, sp)) {
     const __host_thread *thread = record_in(sp);
+    current->report.at = (unsigned)(pc - (unsigned long)__ehdr_start);
     report_fault(*static_cast<Worker *>(thread->warp->block), thread, number, info, write);
   }
   for (int i = 0; i < SIGNAL_COUNT; i++)  // not ours: whoever was there before gets it

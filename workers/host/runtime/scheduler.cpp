@@ -10,6 +10,16 @@
 #endif
 #include "faults.h"
 
+#ifdef FARM_CHECK
+#include "shadow.h"
+#else
+namespace {
+inline void launch_begins(Check *) {}
+inline void block_begins(const void *, unsigned long, const Worker &) {}
+inline void barrier_passed() {}
+}  // namespace
+#endif
+
 #include <fenv.h>
 #include <pthread.h>
 #include <time.h>
@@ -140,6 +150,7 @@ bool release(Worker &worker) {
     worker.warps[i].runnable = worker.warps[i].at_barrier;
     worker.warps[i].at_barrier = 0;
   }
+  barrier_passed();
   return true;
 }
 
@@ -208,6 +219,7 @@ void run_blocks(Worker &worker) {
     worker.block_index = {(unsigned)(i % grid[0]), (unsigned)(i / grid[0] % grid[1]), (unsigned)(i / grid[0] / grid[1])};
     poison(shared.start, (char *)shared.behind - (char *)shared.start);
     poison(worker.dynamic_shared, launch.dynamic_bytes);
+    block_begins(shared.start, (char *)shared.behind - (char *)shared.start, worker);
     run_block(worker);
     check_bands(worker, shared);
   }
@@ -246,6 +258,10 @@ void *run_worker(void *argument) {
 }
 
 }  // namespace
+
+#ifdef FARM_CHECK
+#include "hooks.h"
+#endif
 
 // ---- what the text calls -----------------------------------------------------------------------------------
 
@@ -328,6 +344,7 @@ __attribute__((visibility("default"))) int farm_launch(Launch *launch) {
     if (!ready(*jobs[i].stacks, size)) return -1;
   }
   current = launch;
+  launch_begins(launch->check);
   catch_signals();
   struct timespec from, to;
   clock_gettime(CLOCK_MONOTONIC, &from);
