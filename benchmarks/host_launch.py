@@ -18,6 +18,7 @@ from kernels import inputs, registry, source
 from kernels.model import BufferArg, Build, Case, Plan, Role, Seeded, Shape
 from kernels.op import Step
 from workers.host import compiler
+from workers.host.check import Checker
 from workers.host.memory import Arena
 from workers.host.module import Argument, Module
 
@@ -64,14 +65,14 @@ class Bench:
         text = source.text(subject.kernel, subject.kind)
         self.module = Module(compiler.build(text, f"{self.launch.entry}.cu", build.value, cache))
 
-    def run(self, workers: int = 1) -> None:
+    def run(self, workers: int = 1, checker: Checker | None = None) -> None:
         launch = self.launch
         args: list[Argument] = [
             self.arena.buffers[arg.buffer] if isinstance(arg, BufferArg) else _number(arg.dtype, arg.value)
             for arg in launch.args
         ]
         size = launch.grid, launch.block, launch.dynamic_shared_bytes
-        self.module.launch(launch.entry, *size, args, workers=workers)
+        self.module.launch(launch.entry, *size, args, workers=workers, checker=checker)
 
     def out(self) -> bytes:
         (name,) = (buffer.name for buffer in self.plan.buffers if buffer.role is Role.OUT)
