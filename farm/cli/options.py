@@ -33,6 +33,8 @@ rule = click.option(
 )
 
 BUILDS = click.Choice([build.value for build in Build if build is not Build.DECLARED])
+# Argument `check`: --build check in one word.
+check = click.option("--check", is_flag=True, help="The check build: --build check.")
 FILE = click.Path(dir_okay=False)
 
 # Argument `local`: no Ray.

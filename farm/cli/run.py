@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from farm.one_case import Words, from_json, from_words
 from farm.one_case_text import text
 from kernels import codec
 from kernels.errors import FarmError, UsageError
-from kernels.model import Case, Device, Evidence, Rule
+from kernels.model import Build, Case, Device, Evidence, Rule
 from workers import backend as backends
 from workers.files import FileStore
 from workers.isolate import Isolated
@@ -58,6 +59,7 @@ MAKE_A_CASE = ("gguf", "tensors", "rows", "weights", "x", "batch", "build", "fam
     "--device", "glob", default="*", metavar="GLOB", help="By class or name; the first that matches."
 )
 @click.option("--build", type=options.BUILDS, default="exact", show_default=True)
+@options.check
 @click.option("--family", default="ordinary", show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @options.rule
@@ -72,7 +74,7 @@ MAKE_A_CASE = ("gguf", "tensors", "rows", "weights", "x", "batch", "build", "fam
 @options.as_json
 def run(
     words: tuple[str, ...], case_words: str | None, backend_name: str, glob: str, rule: str, repeats: int,
-    output: str, url: str, as_json: bool, **named: Any,
+    output: str, url: str, as_json: bool, check: bool, **named: Any,
 ) -> int:  # fmt: skip
     """Run one case in a child process and say how it compares.
 
@@ -80,6 +82,7 @@ def run(
     farm run matvec/block Q4_K 64x4096
     farm run rmsnorm/block 3072
     farm run ffn/block Q4_K+Q4_K+Q6_K 256x512
+    farm run mul_mm/reference Q8_0 65x256x33 --check
     farm run matvec/coalesced --gguf model.gguf --tensor output.weight
     farm run matvec/block Q4_K --weights blocks.npy --x x.npy --output y.npy
     farm run matvec/block Q4_K 64x4096 --backend nvrtc --device sm_86
@@ -89,6 +92,10 @@ def run(
     refuse_unused(case_words, named, given())
     refuse_unwritable(output)
     case = _case(words, case_words, url, named)
+    if check and "build" in given():
+        raise UsageError("--check is --build check; leave out --build")
+    if check:
+        case = replace(case, build=Build.CHECK)
     device = _device(backend_name, glob)
     if output and not executes(backend_name):
         raise UsageError(f"{backend_name} runs nothing, so there is no output; leave --output out")

@@ -35,6 +35,7 @@ WHAT = (
 @click.option(
     "--build", "builds", multiple=True, type=options.BUILDS, help="Both of exact and default unless named."
 )
+@options.check
 @click.option(
     "--backend", "backends", multiple=True, help="host, and cuda where there is a board, unless named."
 )
@@ -52,7 +53,7 @@ WHAT = (
 @options.database
 @options.as_json
 def submit(
-    all_kinds: bool, gguf: str | None, batch: int | None, rows: int | None,
+    all_kinds: bool, check: bool, gguf: str | None, batch: int | None, rows: int | None,
     local: bool, url: str, as_json: bool, **words: Any,
 ) -> int:  # fmt: skip
     """Run a selection of cases and show the matrix.
@@ -62,6 +63,7 @@ def submit(
     farm submit --kernel matvec/block --kind Q4_K --shape 4096x4096
     farm submit --gguf model.gguf --batch 33
     farm submit --all-kinds --only stale
+    farm submit --all-kinds --check
 
     Exit code 3 where a verdict is bad. After Ctrl-C `farm resume` goes on.
     """
@@ -69,6 +71,8 @@ def submit(
         raise UsageError(WHAT)
     if gguf and words["shapes"]:
         raise UsageError("--gguf takes its shapes from the file; leave out --shape")
+    if check:
+        words["builds"] = (*words["builds"], Build.CHECK.value)
     return submit_and_finish(url, order(gguf_file(gguf, batch, rows), **words), Way(local, as_json))
 
 

@@ -25,6 +25,7 @@ BAD = [
     (("submit", "--op", "matvec", "--family", "odd"), 2, "odd"),
     (("submit", "--op", "matvec", "--seed", "-1"), 2, "-1"),
     (("submit", "--op", "matvec", "--build", "fast"), 2, "fast"),
+    (("run", "matvec/block", "Q4_0", "8x32", "--build", "default", "--check"), 2, "leave out --build"),
     (("submit", "--op", "matvec", "--backend", "opencl"), 2, "opencl"),
     (("submit", "--op", "matvec", "--rule", "loose"), 2, "loose"),
     (("submit", "--op", "matvec", "--only", "old"), 2, "old"),

@@ -44,6 +44,15 @@ def test_the_rule_that_was_chosen_decides_the_exit_code(farm) -> None:
     assert "PASS by exact, which decides this run" in result.stdout
 
 
+def test_check_is_a_build_whatever_names_the_case(farm) -> None:
+    result = farm("run", "matvec/block", "Q4_0", "8x32", "--check", "--backend", "twin", "--json")
+    line = json.loads(result.stdout)
+    assert (result.exit_code, line["case"]["build"]) == (0, "check")
+    other = json.dumps(line["case"] | {"build": "exact"})
+    again = json.loads(farm("run", "--case", other, "--check", "--backend", "twin", "--json").stdout)
+    assert again["case_id"] == line["case_id"]
+
+
 @pytest.mark.parametrize("kind", list(registry.kinds()))
 def test_golden_blocks_give_ggmls_sums(kind: str, farm, tmp_path: Path) -> None:
     with np.load(GOLDEN / f"{kind.lower()}.npz", allow_pickle=False) as data:

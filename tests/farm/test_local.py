@@ -81,6 +81,15 @@ def test_a_bad_verdict_exits_3(farm: Farm) -> None:
     assert figures(result)["verdicts"] == {"FAIL": 1}
 
 
+def test_check_has_cells_of_its_own(farm: Farm) -> None:
+    if reason := missing("host"):
+        pytest.skip(reason)
+    result = farm("submit", *ONE_CELL, "--shape", "9x160", "--check")
+    assert (result.exit_code, figures(result)["verdicts"]) == (0, {"PASS": 1})
+    shown = json.loads(farm("export", "--format", "json").stdout)
+    assert {cell["build"] for cell in shown["cells"] if cell["verdict"]} == {"check"}
+
+
 def test_only_never_leaves_nothing_after_a_run(farm: Farm) -> None:
     words = (*ONE_CELL, "--backend", "twin")
     assert farm("submit", *words, "--only", "never").exit_code == 0
