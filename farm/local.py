@@ -46,7 +46,15 @@ class BoardThread(threading.Thread):
         else:
             self.failure = summary.reason if summary.refused else ""
         finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Closes the spool; whatever that comes to, nobody waits for this thread any more."""
+        try:
             self._spool.close()
+        except OSError as error:  # a full disk: the lines stay in the file as it is
+            self.failure = self.failure or f"{type(error).__name__}: {error}"
+        finally:
             self.ended.set()
 
 

@@ -16,9 +16,14 @@ from click.testing import Result
 from db.campaign import campaign_row, jobs_of
 from db.session import Database, open_existing
 from farm import ray_home
+from farm.boards import Board
+from farm.coordinator import Coordinator
+from farm.local import BoardThread
 from kernels.model import Verdict
+from tests.farm.conftest import DEVICE
 from workers import backend as backends
 from workers.backend import Unavailable
+from workers.spool import Spool
 
 DATA = Path(__file__).parents[1] / "data"
 ONE_CELL = ("--kernel", "matvec/block", "--kind", "Q4_0", "--local", "--json")
@@ -144,6 +149,22 @@ def test_a_second_farm_on_the_same_database_is_told_who_is_there(farm: Farm, tmp
         other.kill()
     assert result.exit_code == 1
     assert "another farm" in result.stderr
+
+
+def test_a_spool_that_can_not_be_closed_is_a_failure_and_still_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coordinator: Coordinator
+) -> None:
+    def full(spool: Spool) -> None:
+        close(spool)
+        raise OSError(28, "No space left on device")
+
+    close = Spool.close
+    monkeypatch.setattr(Spool, "close", full)
+    monkeypatch.setenv("FARM_STATE", str(tmp_path))
+    thread = BoardThread(coordinator, Board(DEVICE, ("no such backend",)))
+    thread.start()
+    assert thread.ended.wait(60)
+    assert "No space left on device" in thread.failure
 
 
 def test_the_summary_survives_a_terminal_of_ascii(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from kernels import exp32
+from kernels.errors import FarmError
 from workers.backend import Rejected, Unavailable
 
 RUNTIME = Path(__file__).parent / "runtime"
@@ -23,6 +24,11 @@ SOURCES = (
     "thread.h", "called.h", "cuda_host.h", "fibers.h", "faults.h", "shadow.h", "hooks.h", "scheduler.cpp"
 )  # fmt: skip
 CANDIDATES = ("g++", "clang++", "c++")
+# What a compiler says when the machine is at fault, not the text that it was given.
+OUT_OF_MEANS = re.compile(
+    r"No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
+    r"|Cannot allocate memory|virtual memory exhausted|(Killed|Terminated) signal terminated"
+)
 LARGEST_PAGE_BYTES = 16384  # a fiber's region has room for guard pages of this size
 
 COMMON = (
@@ -275,6 +281,10 @@ def _complaints(compiler: Compiler, words: Sequence[str], folder: str | None = N
     )
     if not answer.returncode:
         return []
+    lines = [line for line in answer.stderr.splitlines() if OUT_OF_MEANS.search(line)]
+    if lines or answer.returncode < 0:
+        said = lines[0] if lines else f"killed by signal {-answer.returncode}"
+        raise FarmError(f"the compiler could not work here: {said}")
     return answer.stderr.splitlines() or [f"{compiler.path} ended with {answer.returncode}"]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kernels.errors import FarmError
 from workers.backend import Rejected, Unavailable
 from workers.host import compiler
 from workers.host.module import Module
@@ -27,6 +28,21 @@ def test_a_cxx_that_is_none_says_so_and_what_to_do(named: str, monkeypatch: pyte
     monkeypatch.setenv("CXX", named)
     with pytest.raises(Unavailable, match=re.escape(f"CXX={named} is no working C++ compiler; unset CXX")):
         compiler.find()
+
+
+@pytest.mark.parametrize(
+    "ends", ["echo 'k.s: Fatal error: can not write: No space left on device' >&2; exit 1", "kill -9 $$"]
+)
+def test_a_machine_at_its_end_is_no_refusal_of_the_kernel(
+    ends: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "c++"
+    script.write_text(f"#!/bin/sh\ncase $1 in --version | -dumpmachine) echo x86_64 ;; *) {ends} ;; esac\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    with pytest.raises(FarmError, match=r"^the compiler could not work here: .*(No space|signal 9)") as error:
+        compiler.build(EMPTY, "k.cu", "exact", cache)
+    assert not isinstance(error.value, Rejected)
 
 
 def test_the_same_text_is_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
