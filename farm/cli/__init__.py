@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import tempfile
@@ -102,6 +103,8 @@ def open_what_was_closed() -> None:
     os.close(descriptor)
     sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf8", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf8", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # help texts, too, have characters that not every locale has
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def say(line: str, code: int = 1) -> int:

@@ -1,8 +1,10 @@
 """The command group: finding commands, and one line with the right exit code for every error."""
 
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import click
@@ -120,3 +122,11 @@ def test_a_closed_stream_is_no_fault_and_no_database_gets_its_number(closed: str
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     assert (ended.returncode, list(tmp_path.iterdir())) == (0, [tmp_path / "first"])
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_help_text_can_be_printed_in_ascii(name: str) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    with redirect_stdout(out), pytest.raises(SystemExit) as ended:
+        main.main([name, "--help"])
+    assert ended.value.code == 0
