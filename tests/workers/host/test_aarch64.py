@@ -38,8 +38,9 @@ def emulate(folder: Path, text: Path, words: list[object]) -> str:
 
 @pytest.mark.parametrize("ucontext", [False, True], ids=["inline", "ucontext"])
 @pytest.mark.parametrize("name", ["coalesced", "block"])
+@pytest.mark.parametrize("build", ["exact", "check"])
 def test_a_matvec_gives_the_twins_bits_and_names_its_fault(
-    cross: None, tmp_path: Path, name: str, ucontext: bool
+    cross: None, tmp_path: Path, build: str, name: str, ucontext: bool
 ) -> None:
     shape = Shape.of(rows=37, cols=1280)
     case = Case("matvec", name, ("Q4_K",), shape, ORDINARY, ORDINARY, Build.EXACT)
@@ -49,7 +50,7 @@ def test_a_matvec_gives_the_twins_bits_and_names_its_fault(
     for file, buffer in (("w.bin", "weights"), ("x.bin", "x")):
         (tmp_path / file).write_bytes(images[buffer].tobytes())
     (launch,) = plan.launches
-    text = compiler.build(source.text(kernel.id, "Q4_K"), "k.cu", "exact", tmp_path, ucontext=ucontext)
+    text = compiler.build(source.text(kernel.id, "Q4_K"), "k.cu", build, tmp_path, ucontext=ucontext)
     row_bytes = plan.buffer("weights").strides[0]
     words = [37, 1280, row_bytes, launch.grid[0], launch.dynamic_shared_bytes]
     said = emulate(tmp_path, text, words).splitlines()
