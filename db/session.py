@@ -11,6 +11,8 @@ Every function of this room takes the session `s` first; a session belongs to on
 from __future__ import annotations
 
 import importlib
+import os
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -114,11 +116,17 @@ def open_database(url: str) -> Database:
 
 
 def open_existing(url: str) -> Database:
-    """As open_database, for commands that only read: FarmError where there is no database yet."""
+    """As open_database, for commands that only read: FarmError where there is no database yet.
+
+    A file that this user may not write is opened for reading alone.
+    """
     address = _parse(url)
-    if address.drivername == "sqlite" and not Path(str(address.database)).exists():
-        raise FarmError(f"no database at {address.database}; farm submit makes one")
-    return _opened(address)
+    if address.drivername != "sqlite":
+        return _opened(address)
+    path = Path(str(address.database))
+    if not path.exists():
+        raise FarmError(f"no database at {path}; farm submit makes one")
+    return _opened(address, read_only=not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)))
 
 
 def insert_new(s: Session, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
@@ -128,8 +136,9 @@ def insert_new(s: Session, table: sa.Table, rows: Sequence[dict[str, Any]]) -> N
         s.execute(dialect.insert(table).on_conflict_do_nothing(), list(rows))
 
 
-def _opened(address: sa.URL) -> Database:
-    database = Database(_engine(address), shown(address))
+def _opened(address: sa.URL, read_only: bool = False) -> Database:
+    engine = _read_only_engine(Path(str(address.database))) if read_only else _engine(address)
+    database = Database(engine, shown(address))
     with ExitStack() as undo:
         undo.callback(database.close)
         _bring_to_head(database)
@@ -174,6 +183,21 @@ def _engine(address: sa.URL) -> sa.Engine:
             f"no driver for {address.get_backend_name()}: {error}; install kernel-farm[postgres]"
         ) from None
     sa.event.listen(engine, "connect", _set_up_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _read_only_engine(path: Path) -> sa.Engine:
+    """SQLite over a file that can't be written; it needs no lock where no writer has left a log beside it."""
+    log = path.with_name(f"{path.name}-wal")
+    mode = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
+    address = f"{path.absolute().as_uri()}?{mode}"
+
+    def connect() -> sqlite3.Connection:
+        timeout_s = BUSY_TIMEOUT_MS / 1000
+        return sqlite3.connect(address, timeout_s, isolation_level=None, check_same_thread=False, uri=True)
+
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=sa.QueuePool)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
 

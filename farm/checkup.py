@@ -122,7 +122,7 @@ def nvrtc(version: Callable[[str], str] | None = None, driver: bool | None = Non
 
 
 def database(url: str) -> Check:
-    """Whether rows can be written; makes nothing and writes nothing."""
+    """Whether rows can be written, and a database that is there is a sound one; makes nothing."""
     try:
         address = sa.make_url(url)
     except sa.exc.ArgumentError:
@@ -142,9 +142,9 @@ def database(url: str) -> Check:
         return Check("database", State.MISSING, f"{path} can't be written", f"chmod u+w {path}")
     if reason := _why_closed(folder):
         return Check("database", State.MISSING, f"{folder}: {reason}", "name another with --db")
-    return Check(
-        "database", State.OK, str(path) if path.exists() else f"none at {path}; farm submit makes it"
-    )
+    if not path.exists():
+        return Check("database", State.OK, f"none at {path}; farm submit makes it")
+    return _opens(address, str(path), "restore it from a backup, or name another with --db")
 
 
 def _why_closed(folder: Path) -> str:
@@ -162,13 +162,18 @@ def _server(address: sa.URL) -> Check:
         return Check(
             "database", State.MISSING, f"no driver for {shown}", "pip install 'kernel-farm[postgres]'"
         )
-    # Imported late: only a server needs asking.
+    return _opens(address, shown, "start the server, or name another with --db")
+
+
+def _opens(address: sa.URL, shown: str, remedy: str) -> Check:
+    """Whether a database that is there is a farm's, sound, and of a schema known here."""
+    # Imported late: a checkup of a machine without a database does without it.
     from db.session import open_existing
 
     try:
         open_existing(address.render_as_string(hide_password=False)).close()
     except FarmError as error:
-        return Check("database", State.MISSING, str(error), "start the server, or name another with --db")
+        return Check("database", State.MISSING, str(error), remedy)
     return Check("database", State.OK, shown)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sqlite3
 import threading
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from db import tables
+from db import session, tables
 from db.session import Database, known_revisions, open_database, open_existing, shown
 from kernels.errors import FarmError, UsageError
 from tests.db.making import open_and_count
@@ -216,3 +217,32 @@ def test_processes_that_open_a_new_database_at_once_agree(url: str) -> None:
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         counts = pool.map(open_and_count, [url] * 3, chunksize=1)
     assert sorted(counts) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("left_open", [False, True])
+def test_a_file_that_cannot_be_written_is_read(tmp_path: Path, left_open: bool) -> None:
+    address = sa.make_url(f"sqlite:///{tmp_path}/farm.db")
+    writer = session.open_database(str(address))
+    with writer.writing() as w:
+        w.execute(sa.insert(tables.fixture).values(inputs_key="k", inputs_digest="d"))
+    if not left_open:
+        writer.close()
+    reader = session._opened(address, read_only=True)
+    with reader.reading() as s:
+        assert s.execute(sa.select(tables.fixture.c.inputs_digest)).scalars().all() == ["d"]
+    with pytest.raises(FarmError, match="readonly database"), reader.writing() as w:
+        w.execute(sa.delete(tables.fixture))
+    reader.close()
+    writer.close()
+
+
+def test_a_file_or_folder_without_permission_to_write_is_opened_for_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/farm.db"
+    open_database(url).close()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    database = session.open_existing(url)
+    with pytest.raises(FarmError, match="readonly database"), database.writing() as w:
+        w.execute(sa.delete(tables.fixture))
+    database.close()

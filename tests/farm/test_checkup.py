@@ -137,3 +137,12 @@ def test_gpu_says_what_is_left_to_do(
 ) -> None:
     check = checkup.nvrtc(lambda name: "1" if name in installed else "", driver)
     assert (check.state, check.remedy) == (state, remedy)
+
+
+@pytest.mark.parametrize("content", [b"not a database, but long enough to be looked at" * 99, b""])
+def test_a_database_that_is_none_is_missing(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "farm.db"
+    path.write_bytes(content)
+    check = checkup.database(f"sqlite:///{path}")
+    assert check.state is (State.MISSING if content else State.OK)  # an empty file is an empty database
+    assert ("restore it from a backup" in check.remedy) == bool(content)
