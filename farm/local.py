@@ -6,12 +6,13 @@ import os
 import sys
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from db.campaign import CampaignRow
 from db.session import Database
 from farm.boards import Board
 from farm.coordinator import Coordinator
+from farm.interrupt import postponed
 from farm.progress import Bar
 from kernels import catalog
 from kernels.errors import FarmError
@@ -63,19 +64,26 @@ def run(database: Database, campaign_id: int, boards: Sequence[Board], bar: Bar)
     coordinator = Coordinator(database, catalog.digest())
     threads: list[BoardThread] = []
     try:
-        for board in boards:
-            threads.append(BoardThread(coordinator, board))
-            threads[-1].start()
-        return _watch(coordinator, campaign_id, threads, bar)
+        # The agents use the same database: a lock of its pool that this thread keeps for good stops them all.
+        with postponed() as step:
+            for board in boards:
+                threads.append(BoardThread(coordinator, board))
+                threads[-1].start()
+            return _watch(coordinator, campaign_id, threads, bar, step)
     finally:
         _stop([thread for thread in threads if thread.ident], bar)
         coordinator.close()
 
 
 def _watch(
-    coordinator: Coordinator, campaign_id: int, threads: Sequence[BoardThread], bar: Bar
+    coordinator: Coordinator,
+    campaign_id: int,
+    threads: Sequence[BoardThread],
+    bar: Bar,
+    step: Callable[[], None],
 ) -> CampaignRow:
     while True:
+        step()
         working = [thread for thread in threads if not thread.ended.is_set()]
         row = coordinator.progress(campaign_id)
         bar.show(row)
@@ -88,9 +96,9 @@ def _watch(
 
 def _stop(threads: Sequence[BoardThread], bar: Bar) -> None:
     """Lets the running cases end; whoever can't wait for them interrupts once more."""
-    for thread in threads:
-        thread.agent.stop()
     try:
+        for thread in threads:
+            thread.agent.stop()
         for thread in threads:
             thread.ended.wait()
     except KeyboardInterrupt:
