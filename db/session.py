@@ -180,7 +180,7 @@ def _engine(address: sa.URL) -> sa.Engine:
         engine = sa.create_engine(address, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
     except ImportError as error:
         raise FarmError(
-            f"no driver for {address.get_backend_name()}: {error}; install kernel-farm[postgres]"
+            f"no driver for {address.get_backend_name()}: {error}; ./run pip install -e '.[postgres]'"
         ) from None
     sa.event.listen(engine, "connect", _set_up_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)

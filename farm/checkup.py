@@ -113,7 +113,7 @@ def nvrtc(version: Callable[[str], str] | None = None, driver: bool | None = Non
         return Check("gpu", State.OK, found)
     extra = "gpu" if driver else "nvrtc"
     enough = all(has.values()) if driver else has["cuda-bindings"]
-    remedy = "" if enough else f"pip install 'kernel-farm[{extra}]'"
+    remedy = "" if enough else f"./run pip install -e '.[{extra}]'"
     if not driver:
         remedy = "; ".join(
             filter(None, ("to run on GPUs, go where one is", remedy and f"to compile only, {remedy}"))
@@ -160,7 +160,7 @@ def _server(address: sa.URL) -> Check:
     shown = address.render_as_string(hide_password=True)
     if find_spec("psycopg") is None:
         return Check(
-            "database", State.MISSING, f"no driver for {shown}", "pip install 'kernel-farm[postgres]'"
+            "database", State.MISSING, f"no driver for {shown}", "./run pip install -e '.[postgres]'"
         )
     return _opens(address, shown, "start the server, or name another with --db")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 PACKAGES = ("kernels", "workers", "db")
 MARK = 'OWNER = "kernel-farm"'
-REMEDY = "use the checkout's ./run, or an install of its own: pipx install kernel-farm"
+REMEDY = "use the checkout's ./run, or an install of its own: pipx install . in the checkout"
 
 
 def complaint(home: Path = Path(__file__).parents[1]) -> str:

@@ -120,6 +120,19 @@ def test_first_use_installs_the_runtime_then_runs(checkout: Checkout) -> None:
     assert f"--no-build-isolation --no-deps -e {checkout.root}" in (checkout.root / "log").read_text()
 
 
+def test_pip_is_uvs_where_uv_made_the_environment(checkout: Checkout) -> None:
+    assert checkout.run("pip", "install", "-e", ".[nvrtc]")[0] == 0
+    assert (checkout.root / "log").read_text().splitlines()[-1] == "uv pip install -e .[nvrtc]"
+
+
+def test_pip_is_its_own_where_the_environment_has_one(checkout: Checkout) -> None:
+    checkout.run("farm")
+    pip = checkout.root / ".venv" / "bin" / "pip"
+    pip.write_text('#!/bin/sh\necho own pip "$@"\n')
+    pip.chmod(0o755)
+    assert checkout.run("pip", "list")[:2] == (0, "own pip list\n")
+
+
 def test_second_use_installs_nothing(checkout: Checkout) -> None:
     checkout.run("farm")
     assert checkout.run("farm") == (0, "farm\n", "")

@@ -125,10 +125,10 @@ GO = "to run on GPUs, go where one is"
 @pytest.mark.parametrize(
     ("installed", "driver", "state", "remedy"),
     [
-        ((), False, State.LACKING, f"{GO}; to compile only, pip install 'kernel-farm[nvrtc]'"),
+        ((), False, State.LACKING, f"{GO}; to compile only, ./run pip install -e '.[nvrtc]'"),
         (("cuda-bindings",), False, State.LACKING, GO),
-        ((), True, State.LACKING, "pip install 'kernel-farm[gpu]'"),
-        (("cuda-bindings",), True, State.LACKING, "pip install 'kernel-farm[gpu]'"),
+        ((), True, State.LACKING, "./run pip install -e '.[gpu]'"),
+        (("cuda-bindings",), True, State.LACKING, "./run pip install -e '.[gpu]'"),
         (("cuda-bindings", "cupy-cuda12x"), True, State.OK, ""),
     ],
 )

@@ -88,12 +88,12 @@ def test_without_the_compiler_a_submit_names_the_extra(
     farm: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing() -> None:
-        raise Unavailable("nvrtc is unavailable because it isn't here; pip install 'kernel-farm[nvrtc]'")
+        raise Unavailable("nvrtc is unavailable because it isn't here; ./run pip install -e '.[nvrtc]'")
 
     monkeypatch.setattr(library, "find", missing)
     result = farm("submit", "--all-kinds", "--backend", "nvrtc", "--local")
     assert result.exit_code == 1
-    assert "pip install 'kernel-farm[nvrtc]'" in result.output
+    assert "./run pip install -e '.[nvrtc]'" in result.output
     assert "Traceback" not in result.output
 
 

@@ -90,7 +90,7 @@ def test_pascal_is_dropped_by_13_and_blackwell_needs_newer_than_12_6() -> None:
 def test_without_the_extra_a_line_names_it_and_the_table_stands(without_the_extra: None) -> None:
     result = toolchains()
     assert result.exit_code == 0
-    assert "pip install 'kernel-farm[nvrtc]'" in result.stdout.splitlines()[-1]
+    assert "./run pip install -e '.[nvrtc]'" in result.stdout.splitlines()[-1]
     row = next(line for line in result.stdout.splitlines() if line.startswith("sm_61"))
     assert row.count("compiles") == 4
     assert row.count("dropped") == 2
@@ -101,7 +101,7 @@ def test_without_the_extra_a_line_names_it_and_the_table_stands(without_the_extr
 def test_json_says_the_same(without_the_extra: None) -> None:
     document = json.loads(toolchains("--json").stdout)
     assert document["installed"] is None
-    assert "kernel-farm[nvrtc]" in document["unavailable"]
+    assert "'.[nvrtc]'" in document["unavailable"]
     by_name = {made["nvrtc"]: made["archs"] for made in document["toolchains"]}
     assert by_name["12.6"]["sm_120"] == "needs newer"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from workers.backend import Rejected, Unavailable
 
-EXTRA = "pip install 'kernel-farm[nvrtc]'"
+EXTRA = "./run pip install -e '.[nvrtc]'"
 ERROR_LINE = re.compile(r"\b(error|fatal)\b", re.IGNORECASE)
 OWN_TIME = re.compile(r"\bCompile time\b")  # differs each time, so it is no evidence
 

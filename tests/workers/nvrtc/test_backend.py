@@ -46,14 +46,14 @@ def test_without_the_extra_one_line_names_it(without_the_extra: None) -> None:
     with pytest.raises(Unavailable) as why:
         BACKEND.devices()
     assert str(why.value) == (
-        "nvrtc is unavailable because NVIDIA's compiler isn't installed; pip install 'kernel-farm[nvrtc]'"
+        "nvrtc is unavailable because NVIDIA's compiler isn't installed; ./run pip install -e '.[nvrtc]'"
     )
 
 
 def test_a_case_without_the_extra_is_the_farms_error(without_the_extra: None) -> None:
     evidence = run_case(request_for(matvec_case(), "nvrtc"), BACKEND, ImageCache(FileStore()))
     assert evidence.verdict is Verdict.ERROR
-    assert "kernel-farm[nvrtc]" in evidence.reason
+    assert "'.[nvrtc]'" in evidence.reason
 
 
 def test_it_executes_nothing_and_is_never_a_default() -> None:
