@@ -20,7 +20,12 @@ from kernels.model import Build
 
 @click.command(short_help=__doc__)
 @click.option(
-    "--format", "format_name", metavar="FORMAT", default="md", show_default=True, help="md, csv or json."
+    "--format",
+    "format_name",
+    metavar="FORMAT",
+    default="md",
+    show_default=True,
+    help=", ".join(exports.names()),
 )
 @click.option(
     "--output", type=click.Path(path_type=Path), help="File to write, whole or not at all; else stdout."

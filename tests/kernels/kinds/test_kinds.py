@@ -8,6 +8,7 @@ import pytest
 
 from kernels import registry
 from kernels.kind import CHUNK_WEIGHTS, Kind
+from kernels.oracle import MIN_FIELDS
 
 KINDS = list(registry.kinds().values())
 NAMES = [kind.name for kind in KINDS]
@@ -23,7 +24,7 @@ def random_blocks(kind: Kind, count: int = BLOCKS) -> np.ndarray:
 
 
 def scale_fields(kind: Kind) -> list[str]:
-    return [name for name in ("d", "dmin", "e") if name in (kind.block.names or ())]
+    return [name for name in ("d", *MIN_FIELDS, "e") if name in (kind.block.names or ())]
 
 
 @every_kind
