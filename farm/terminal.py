@@ -17,6 +17,7 @@ from rich.text import Text
 from db import campaign
 from db.campaign import CampaignRow
 from db.session import Database
+from farm.grid import Grid
 from farm.marks import BY_AUTHOR, FLAGS, LEGEND, NEVER_RUN, narrow_mark, signs, tally
 from farm.matrix import Cell, Column, Matrix
 from farm.reader import read_matrix
@@ -108,7 +109,7 @@ def cells_by_place(matrix: Matrix) -> dict[tuple[str, str], list[Cell]]:
 def _build_parts(column: Column, build: str, cells: Sequence[Cell]) -> Iterator[RenderableType]:
     yield shown(f"{column.device_class}/{column.backend}, build {build}: {tally(cells)}", "bold")
     kinds = list(dict.fromkeys(cell.kind for cell in cells if _has_column(cell)))
-    grid = table("kernel", *kinds)
+    grid = Grid("kernel", kinds)
     by_row = {(f"{cell.op}/{cell.kernel}", cell.kind): cell for cell in cells}
     for name in dict.fromkeys(name for name, kind in by_row if kind in kinds):
         found = [by_row.get((name, kind)) for kind in kinds]
@@ -129,7 +130,7 @@ def _compiled_parts(cells: Sequence[Cell]) -> Iterator[RenderableType]:
     for build in dict.fromkeys(cell.build for cell in cells):
         mine = [cell for cell in cells if cell.build == build]
         archs = list(dict.fromkeys(cell.device_class for cell in mine))
-        grid = table("kinds built, nothing run: sm_", *(arch.removeprefix("sm_") for arch in archs))
+        grid = Grid("kinds built, nothing run: sm_", [arch.removeprefix("sm_") for arch in archs])
         groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
         for cell in mine:
             groups[f"{cell.op}/{cell.kernel}", cell.device_class].append(cell)
