@@ -37,11 +37,14 @@ def refuses_shape(kind: Kind, rows: int, cols: int, batch: int = 1) -> str:
     """Empty shapes, columns that are no whole tiles or blocks, and sizes past int32, in this order."""
     if rows <= 0 or cols <= 0 or batch <= 0:
         return f"empty: got rows {rows}, cols {cols}, batch {batch}; want each at least 1"
+    padded = _up(
+        cols, math.lcm(K_TILE, kind.elements)
+    )  # whole tiles and whole blocks, so that one step is enough
     if cols % K_TILE:
-        return f"cols {cols} is not a multiple of the K-tile {K_TILE}; pad to {_up(cols, K_TILE)}"
+        return f"cols {cols} is not a multiple of the K-tile {K_TILE}; pad to {padded}"
     if cols % kind.elements:
         blocks = f"{kind.name}'s {kind.elements}-weight blocks"
-        return f"cols {cols} is not a whole number of {blocks}; pad to {_up(cols, kind.elements)}"
+        return f"cols {cols} is not a whole number of {blocks}; pad to {padded}"
     largest = max(rows, cols, batch)
     if largest > INT32_MAX:
         return f"size {largest} is past int32's {INT32_MAX}, the type of the kernel's arguments"
