@@ -134,7 +134,7 @@ def complaints(found: Outcome) -> Iterator[str]:
     where = f"{found.score.kernel} {found.score.kind}"
     for survivor in found.survivors:
         yield ""
-        yield f"{where}: nothing kills {survivor.mutant}"
+        yield f"{where}: nothing kills {survivor.mutant}; farm kernels --text {where} has it"
         yield from diff(survivor)
     for fault in found.faults:
         yield ""
