@@ -118,7 +118,7 @@ def show(found: Sequence[Outcome], took_s: float) -> None:
     out.print(grid)
     out.print(
         "\nkilled first by: crash or timeout; writes around a buffer or none at all; bound; another order of "
-        "execution; check (instrumented). relative, NMSE: what those rules alone would have killed; same: "
+        "execution; check (a race, a bound). relative, NMSE: what those rules alone would have killed; same: "
         "the compiler makes the right kernel's very code of it; equiv.: alive, with an argument",
         soft_wrap=True,
     )

@@ -10,14 +10,14 @@ class Fate(StrEnum):
     """What became of a mutant: the first rule that kills it, in the order in which the runner looks."""
 
     COMPILE = "compile"  # refused by the compiler: not counted
-    SAME = "same"  # the compiler makes of it, instrumented, the right kernel's very code: nothing can kill it
+    SAME = "same"  # the check build makes of it the right kernel's very code: nothing can kill it
     CRASH = "crash"  # a wild access, a divergent barrier, a write to an input, the end of its process
     TIMEOUT = "timeout"
     GUARDS = "guards"  # bytes written around a buffer
     UNWRITTEN = "unwritten"
     BOUND = "bound"
     ORDERS = "orders"  # another result when lanes, warps and blocks run in the other order
-    CHECK = "check"  # only with instrumentation: an index past its array, a shift past its type
+    CHECK = "check"  # only the check build sees it: a race, an index past its array
     SURVIVED = "survived"
 
     @property

@@ -1,4 +1,4 @@
-"""Compiles many mutants of one text as namespaces of one module, and tells which of them don't compile."""
+"""Compiles mutants: many of one text as namespaces of one module, or one alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernels import source
+from kernels.model import Build
 from kernels.mutants import ENTRY, Mutant
 from workers.backend import Rejected
 from workers.host import compiler
@@ -15,8 +16,8 @@ from workers.host.module import Module
 
 # A third of the time of -O2 for the same bits: contraction is off at every level.
 QUICKLY = ("-Og", "-fno-unroll-loops")
-# As the exact build is, and an index past an array or a shift past a type is a trap.
-CHECKED = ("-fsanitize=bounds,shift,object-size", "-fsanitize-undefined-trap-on-error")
+# Lines for the findings and no columns, so that equal code of one text is an equal file.
+COLUMNLESS = ("-gno-column-info",)
 WHERE = re.compile(r"^mutant(\d+):")
 DEFINE_ENTRY = re.compile(rf"^#define {ENTRY} .*$", re.MULTILINE)
 
@@ -30,9 +31,7 @@ class Compiled:
     refused: Mapping[str, str]
 
 
-def compile_batch(
-    text: str, mutants: Sequence[Mutant], folder: Path, cache: Path, flags: Sequence[str] = QUICKLY
-) -> Compiled:
+def compile_batch(text: str, mutants: Sequence[Mutant], folder: Path, cache: Path) -> Compiled:
     """The mutants of `text` that compile, in one module.
 
     Raises Rejected where the compiler's words fit no mutant: they must be tried one by one.
@@ -40,7 +39,7 @@ def compile_batch(
     refused: dict[str, str] = {}
     left = list(mutants)
     while left:
-        built, complaints = _attempt(text, left, folder, cache, flags)
+        built, complaints = _attempt(text, left, folder, cache)
         if built is not None:
             entries = {mutant.name: _entry(i) for i, mutant in enumerate(left)}
             return Compiled(Module(built), entries, refused)
@@ -53,13 +52,26 @@ def compile_batch(
     return Compiled(None, {}, refused)
 
 
+def compile_alone(
+    text: str, mutant: Mutant, build: Build, name: str, folder: Path, cache: Path
+) -> Module | None:
+    """A mutant in a module of its own, as the backend builds it; None where it doesn't compile.
+
+    `name` stands for its file in findings.
+    """
+    out = folder / "mutant.so"
+    translated = compiler.translate(mutant.apply(text), name)
+    complaints = compiler.attempt(translated, out, build.value, cache, COLUMNLESS)
+    return None if complaints else Module(out, name)
+
+
 def _attempt(
-    text: str, mutants: Sequence[Mutant], folder: Path, cache: Path, flags: Sequence[str]
+    text: str, mutants: Sequence[Mutant], folder: Path, cache: Path
 ) -> tuple[Path | None, list[str]]:
     entries = [_entry(i) for i in range(len(mutants))]
     out = folder / "mutants.so"
     complaints = compiler.attempt(
-        compiler.translate(joined(text, mutants), "mutants.cu", entries), out, "exact", cache, flags
+        compiler.translate(joined(text, mutants), "mutants.cu", entries), out, "exact", cache, QUICKLY
     )
     return (None if complaints else out), complaints
 

@@ -12,6 +12,7 @@ from kernels.model import Buffer, BufferArg, Build, Case, Launch, Plan, Role
 from kernels.op import JudgedOp, Truth
 from workers.backend import POISONS, poisoned
 from workers.files import FileStore
+from workers.host.check import Checker
 from workers.host.memory import Arena
 from workers.host.module import Argument, Module
 from workers.image_cache import ImageCache
@@ -50,6 +51,15 @@ class Fixture:
         launch = self.launch
         module.launch(entry, launch.grid, launch.block, launch.dynamic_shared_bytes, self.args, turn % TURNS)
         return self.out.view(buffer.view).copy()
+
+    def findings(self, module: Module, entry: str) -> list[str]:
+        """What one launch of the check build finds wrong: in either order the same races."""
+        checker, launch = Checker(), self.launch
+        for buffer in self.arena.buffers.values():
+            checker.watch(buffer, buffer.read_only)
+        size = launch.grid, launch.block, launch.dynamic_shared_bytes
+        module.launch(entry, *size, self.args, checker=checker)
+        return checker.findings
 
     def broken(self) -> list[str]:
         """Guard bands that were written to; inputs are sealed with theirs."""

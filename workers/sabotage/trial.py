@@ -19,7 +19,7 @@ from workers.sabotage.fixture import Fixture, same
 
 CPU_S = 0.25  # for one case, at least
 SLOWER = 20  # a case that takes that many times what the right kernel needs is taken for endless
-HEAVY_S = 0.05  # a case that takes the right kernel longer is kept for those that the others leave alive
+HEAVY_S = 0.05  # a case that takes the right kernel longer is kept for those that the others don't settle
 WALL_S = 60.0  # for one case, whatever it does: seen from outside
 
 
@@ -59,6 +59,12 @@ class Findings:
         if self.fate is Fate.SURVIVED:
             self.fate, self.case, self.reason = fate, case, reason
 
+    def add(self, more: Findings) -> None:
+        """What further cases have shown."""
+        self.kill(more.fate, more.case, more.reason)
+        self.relative |= more.relative
+        self.nmse |= more.nmse
+
     def everyone(self, fate: Fate, case: str, reason: str) -> None:
         """A death that nobody can miss, whatever rule compares."""
         self.kill(fate, case, reason)
@@ -66,21 +72,19 @@ class Findings:
 
 
 Tell = Callable[[Findings, str, float], None]  # what is known, the case that runs now, what it may take
+Rule = Callable[[Module, str, Fixture, Findings], None]
 
 
-def examine(module: Module, entry: str, cases: Iterable[Timed], spare: bool, tell: Tell) -> Findings:
-    """Runs case after case until every rule has killed the mutant, or there are none left.
-
-    With `spare`, one that is still alive isn't given the heavy cases, which come last.
-    """
+def examine(module: Module, entry: str, cases: Iterable[Timed], rule: Rule, tell: Tell) -> Findings:
+    """Runs case after case until every rule has killed the mutant, or there are none left."""
     found = Findings()
     for case in cases:
-        if found.complete or (spare and case.heavy and found.fate is Fate.SURVIVED):
+        if found.complete:
             break
         tell(found, case.fixture.label, case.limit_s)
         began = time.process_time()
         try:
-            _examine_case(module, entry, case.fixture, found)
+            rule(module, entry, case.fixture, found)
         except CannotRun:
             raise
         except FarmError as fault:  # Rejected where the launch is against the rules, KernelFault
@@ -89,7 +93,8 @@ def examine(module: Module, entry: str, cases: Iterable[Timed], spare: bool, tel
     return found
 
 
-def _examine_case(module: Module, entry: str, fixture: Fixture, found: Findings) -> None:
+def comparing(module: Module, entry: str, fixture: Fixture, found: Findings) -> None:
+    """Both orders of execution: guards, outputs against truth and twin, and against each other."""
     first = fixture.run(module, entry, 0)
     if broken := fixture.broken():
         found.kill(Fate.GUARDS, fixture.label, broken[0])
@@ -109,8 +114,18 @@ def _examine_case(module: Module, entry: str, fixture: Fixture, found: Findings)
         found.kill(Fate.ORDERS, fixture.label, "another result in the other order of execution")
 
 
+def checking(module: Module, entry: str, fixture: Fixture, found: Findings) -> None:
+    """What a module of the check build finds; its outputs are those of the exact build, seen before."""
+    if findings := fixture.findings(module, entry):
+        found.everyone(Fate.CHECK, fixture.label, findings[0])
+
+
 def try_mutant(
-    module: Module, entry: str, cases: Sequence[Timed], spare: bool = False, wall_s: float = WALL_S
+    module: Module,
+    entry: str,
+    cases: Sequence[Timed],
+    wall_s: float = WALL_S,
+    rule: Rule = comparing,
 ) -> Findings:
     """Judges one mutant in a forked process, which may crash, hang or write anywhere.
 
@@ -120,7 +135,7 @@ def try_mutant(
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _trial(module, entry, cases, spare, writer)
+        _trial(module, entry, cases, rule, writer)
     os.close(writer)
     lines, late = _listen(reader, wall_s)
     os.close(reader)
@@ -130,7 +145,7 @@ def try_mutant(
     return _found(lines, os.waitstatus_to_exitcode(status), late)
 
 
-def _trial(module: Module, entry: str, cases: Sequence[Timed], spare: bool, writer: int) -> NoReturn:
+def _trial(module: Module, entry: str, cases: Sequence[Timed], rule: Rule, writer: int) -> NoReturn:
     """The forked process: the timer counts its processor time and ends it, whatever it executes."""
 
     def tell(found: Findings, case: str, limit_s: float) -> None:
@@ -139,7 +154,7 @@ def _trial(module: Module, entry: str, cases: Sequence[Timed], spare: bool, writ
 
     code = 1
     try:
-        tell(examine(module, entry, cases, spare, tell), "", CPU_S)
+        tell(examine(module, entry, cases, rule, tell), "", CPU_S)
         code = 0
     finally:
         os._exit(code)

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from kernels import mutants, source
+from kernels.model import Build
 from kernels.mutants import Mutant
 from workers.backend import Rejected, Unavailable
 from workers.host import compiler
-from workers.sabotage.batch import Compiled, compile_batch, joined
+from workers.sabotage.batch import Compiled, compile_alone, compile_batch, joined
 
 KERNEL, KIND = "matvec/coalesced", "Q4_K"
 TEXT = source.text(KERNEL, KIND)
@@ -72,7 +73,31 @@ def test_a_batch_of_which_nothing_compiles_has_no_module(cache: Path, tmp_path: 
     assert (made.module, made.entries, len(made.refused)) == (None, {}, 1)
 
 
-def test_an_error_that_names_no_mutant_is_not_guessed_at(cache: Path, tmp_path: Path) -> None:
+def test_an_error_that_names_no_mutant_is_not_guessed_at(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.sabotage.batch.QUICKLY", ("-no-such-flag",))
     pair = (changed("lane == 0", "lane == 1"), changed("lane == 0", "lane == 2"))
     with pytest.raises(Rejected, match="names a mutant"):
-        compile_batch(TEXT, pair, tmp_path, cache, ("-no-such-flag",))
+        compile_batch(TEXT, pair, tmp_path, cache)
+
+
+@pytest.mark.parametrize(("new", "same"), [("0 == lane", True), ("lane == 1", False)])
+def test_equal_code_alone_is_an_equal_file_in_both_builds(
+    cache: Path, tmp_path: Path, new: str, same: bool
+) -> None:
+    """Columns differ, so no line table may have them."""
+    for build in (Build.EXACT, Build.CHECK):
+        files = []
+        for number, mutant in enumerate((changed("lane == 0", "lane == 0"), changed("lane == 0", new))):
+            folder = tmp_path / f"{build}{number}"
+            folder.mkdir()
+            module = compile_alone(TEXT, mutant, build, "text.cu", folder, cache)
+            assert module is not None
+            files.append(module.path.read_bytes())
+        assert (files[0] == files[1]) is same
+
+
+def test_one_that_does_not_compile_alone_has_no_module(cache: Path, tmp_path: Path) -> None:
+    mutant = changed("lane == 0", "lane == oops")
+    assert compile_alone(TEXT, mutant, Build.CHECK, "text.cu", tmp_path, cache) is None

@@ -67,6 +67,7 @@ INDEX = "out[i] = g /"
         ("if (i < n)", "if (i < n && gate != out)", Fate.SURVIVED),
         ("gate[i]", "gate[oops]", Fate.COMPILE),
         (INDEX, "float a[4]; for (int k = 0; k <= 4; ++k) a[k] = g; out[i] = a[0] /", Fate.CHECK),
+        (INDEX, "if (out[i] == 7.0f) return; out[i] = g /", Fate.CHECK),  # nobody has written it
     ],
 )
 def test_a_planted_mutant_meets_its_rule(silu: list[Fixture], old: str, new: str, fate: Fate) -> None:
@@ -78,6 +79,29 @@ def test_a_race_shows_in_the_other_order(norm: list[Fixture]) -> None:
     (judgement,) = judged(NORM, norm, ("threadIdx.x < half", "threadIdx.x <= half"))
     assert judgement.fate is Fate.ORDERS
     assert not judgement.relative
+
+
+def test_what_the_check_build_finds_has_its_line(norm: list[Fixture]) -> None:
+    """Equal values are written by all threads at once: no order of execution shows that."""
+    text = source.text(NORM, "")
+    change = ("i = threadIdx.x; i < n; i += THREADS", "i = threadIdx.x; i < n; i += THREADS - 1")
+    (judgement,) = judged(NORM, norm, change)
+    line = text[: text.rindex(change[0])].count("\n") + 2  # of the store in the loop
+    assert judgement.fate is Fate.CHECK
+    assert judgement.reason.startswith(
+        f"rmsnorm_block.cu:{line}: write of 4 bytes races with the write at line {line}"
+    )
+    assert (judgement.relative, judgement.nmse) == (False, False)
+
+
+@pytest.mark.parametrize("heavy", [1, 3])
+def test_heavy_cases_judge_what_the_others_leave_open(
+    silu: list[Fixture], monkeypatch: pytest.MonkeyPatch, heavy: int
+) -> None:
+    """With a limit of nothing every case is heavy: then the exact build alone finds the error."""
+    monkeypatch.setattr("workers.sabotage.trial.HEAVY_S", 0.0)
+    (judgement,) = judged(SILU, silu[:heavy], ("* up[i]", "+ up[i]"))
+    assert (judgement.fate, judgement.relative) == (Fate.BOUND, True)
 
 
 def test_crashing_hanging_and_broken_mutants_dont_stop_the_run(silu: list[Fixture]) -> None:

@@ -13,15 +13,13 @@ from workers.host import compiler
 from workers.sabotage import Fate
 from workers.sabotage.batch import compile_batch
 from workers.sabotage.fixture import fixtures
-from workers.sabotage.trial import CPU_S, HEAVY_S, WALL_S, Findings, Timed, try_mutant
+from workers.sabotage.trial import CPU_S, WALL_S, Findings, Timed, try_mutant
 
 KERNEL, INDEX = "silu_mul/flat", "out[i] = g /"
 BEFORE = 'extern "C" int pause(void); extern "C" void _exit(int);\n'
 
 
-def tried(
-    tmp_path: Path, first: str, cpu_s: float = 0.0, spare: bool = False, wall_s: float = WALL_S
-) -> Findings:
+def tried(tmp_path: Path, first: str, wall_s: float = WALL_S) -> Findings:
     """What becomes of the kernel that does `first` before it writes, on its first three cases."""
     try:
         compiler.find()
@@ -31,8 +29,8 @@ def tried(
     mutant = Mutant("it", "planted", 1, 1, text.rindex(INDEX), INDEX, f"{first} {INDEX}")
     compiled = compile_batch(text, [mutant], tmp_path, tmp_path / "cache")
     assert compiled.module is not None
-    cases = [Timed(fixture, cpu_s) for fixture in fixtures(KERNEL, "")[:3]]
-    found = try_mutant(compiled.module, compiled.entries["it"], cases, spare, wall_s)
+    cases = [Timed(fixture, 0.0) for fixture in fixtures(KERNEL, "")[:3]]
+    found = try_mutant(compiled.module, compiled.entries["it"], cases, wall_s)
     compiled.module.close()
     return found
 
@@ -53,10 +51,10 @@ def test_what_was_known_before_the_death_counts(tmp_path: Path) -> None:
     assert (found.fate, found.case) == (Fate.BOUND, "257 ordinary")
 
 
-@pytest.mark.parametrize(("spare", "cases"), [(True, 0), (False, 3)])
-def test_heavy_cases_are_spared_while_a_mutant_lives(tmp_path: Path, spare: bool, cases: int) -> None:
-    found = tried(tmp_path, "", cpu_s=2 * HEAVY_S, spare=spare)
-    assert (found.fate, len(found.seconds)) == (Fate.SURVIVED, cases)
+def test_further_cases_add_what_they_show_and_dont_change_who_killed_first() -> None:
+    found = Findings(Fate.CHECK, "1x256 ordinary", "a race")
+    found.add(Findings(Fate.BOUND, "1x65792 ordinary", "off", relative=True))
+    assert (found.fate, found.case, found.relative, found.nmse) == (Fate.CHECK, "1x256 ordinary", True, False)
 
 
 @pytest.mark.parametrize(("cpu_s", "limit_s"), [(0.001, CPU_S), (0.5, 10.0)])
