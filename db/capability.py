@@ -24,6 +24,7 @@ from kernels.model import Build, Verdict
 
 SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
 RUNG_OF_PASS = {"host": "host", "cuda": "device"}  # the backends that execute the CUDA text
+TROUBLE = "last tried"  # in a reason, before an ERROR or LOST that changed no verdict
 BUILDS_CUBIN = ("cuda", "nvrtc")
 RUNGS = ("twin", "host", "builds", "device", "exact", "timed")
 
@@ -184,7 +185,7 @@ def _reason(verdict: Verdict, stand: Sequence[Standing]) -> str:
     trouble = [standing.trouble for standing in stand if standing.trouble]
     if trouble:
         last = max(trouble, key=lambda finding: finding.age)
-        parts.append(f"last tried: {last.verdict}, {last.reason}")
+        parts.append(f"{TROUBLE}: {last.verdict}, {last.reason}")
     return "; ".join(part for part in parts if part)
 
 

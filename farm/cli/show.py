@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 from rich.console import Console
 
+from db.capability import TROUBLE
 from db.session import open_existing
 from farm import build_text, dossier
 from farm.cli import options
@@ -82,8 +83,7 @@ def _head(found: Dossier) -> Iterator[tuple[str, str]]:
             "campaign",
             f"{job.campaign_id}, on {job.device_class}/{job.backend}, {job.losses} lost attempts",
         )
-    if reason := (found.cell.reason if found.cell else found.line.reason if found.line else ""):
-        yield "reason", reason
+    yield from _reasons(found)
     if found.is_stale:
         now = found.current_digest[:12] or "not in this catalog"
         yield "stale", f"the source has changed since; it is {now} now"
@@ -94,8 +94,17 @@ def _head(found: Dossier) -> Iterator[tuple[str, str]]:
         yield "cases", ", ".join(f"{count:,} {verdict}" for verdict, count in found.cases)
 
 
+def _reasons(found: Dossier) -> Iterator[tuple[str, str]]:
+    """Of the case shown below, which need not be the newest that the cell's own line speaks of."""
+    told = found.cell.reason if found.cell else ""
+    if reason := found.line.reason if found.line else told:
+        yield "reason", reason
+    if TROUBLE in told and found.line:
+        yield TROUBLE, told.rpartition(f"{TROUBLE}: ")[2]
+
+
 def _comparison_lines(line: Evidence) -> Iterator[tuple[str, str]]:
-    yield "evidence", f"{line.evidence_id}: {line.verdict}" + (f", {line.reason}" if line.reason else "")
+    yield "evidence", f"{line.evidence_id}: {line.verdict}"
     if line.rule_verdict:
         yield "", f"by rule {line.rule}, which no cell folds: {line.rule_verdict}"
     for build in line.builds:

@@ -127,6 +127,23 @@ def test_a_verdict_without_outputs_is_shown_with_its_reason(tmp_path: Path, verd
     assert "nothing: no outputs came back" in text
 
 
+def test_the_reason_is_that_of_the_case_shown_not_of_the_newest(tmp_path: Path) -> None:
+    furthest, newer = line_of(Verdict.FAIL), line_of(Verdict.FAIL, case=case_of(rows=5))
+    assert newer.comparison is not None
+    near = replace(newer.comparison, bound_ratio=1.5, reason="a near miss")
+    newer = replace(newer, comparison=near, reason="a near miss", finished_us=9_000_000)
+    text = show(database_with(tmp_path, [furthest, newer]), f"{CELL}/exact").stdout
+    assert "reason       1 of 3 elements outside the bound\n" in text
+    assert "a near miss" not in text
+
+
+def test_trouble_after_a_verdict_is_told_beside_it(tmp_path: Path) -> None:
+    later = replace(line_of(Verdict.ERROR), finished_us=9_000_000)
+    text = show(database_with(tmp_path, [line_of(Verdict.FAIL), later]), f"{CELL}/exact").stdout
+    assert "reason       1 of 3 elements outside the bound\n" in text
+    assert "last tried   ERROR, a reason for ERROR\n" in text
+
+
 def test_a_second_rule_is_told_as_what_no_cell_folds(tmp_path: Path) -> None:
     line = replace(line_of(), rule=Rule.EXACT, rule_verdict=Verdict.FAIL)
     text = show(database_with(tmp_path, [line]), f"{CELL}/exact").stdout
