@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
@@ -70,7 +69,7 @@ def started(home: Path) -> Iterator[Any]:
         stack.enter_context(redirect_stdout(log))
         stack.enter_context(redirect_stderr(log))
         stack.enter_context(descriptors_to(log.fileno()))
-        folder = tempfile.mkdtemp(prefix="farm-ray-")
+        folder = ray_home.make_folder()
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         # Imported here: it reads the environment, and the command line must not wait for it.
         import ray

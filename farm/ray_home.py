@@ -5,7 +5,9 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
+import shutil
 import socket
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +24,19 @@ NOT_OURS = (
     "RAY_JOB_CONFIG_JSON_ENV_VAR",
     "RAY_RUNTIME_ENV_HOOK",
 )
+
+
+FOLDER = "farm-ray-"  # of one Ray: this, the process id of its farm, and what makes it unique
+
+
+def make_folder(parent: Path | None = None) -> str:
+    """A folder for a Ray of this process; those of farms that were killed are removed first."""
+    parent = parent or Path(tempfile.gettempdir())
+    for left in parent.glob(f"{FOLDER}*-*"):
+        pid = left.name.removeprefix(FOLDER).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(left, ignore_errors=True)  # another user's stays
+    return tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-", dir=parent)
 
 
 def token_file(home: Path) -> Path:

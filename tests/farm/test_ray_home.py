@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,14 @@ def test_a_port_is_found_when_this_process_listens() -> None:
         port = server.getsockname()[1]
         assert port in ray_home.listening_ports(os.getpid())
     assert port not in ray_home.listening_ports(os.getpid())
+
+
+def test_the_folder_of_a_killed_farm_is_swept_and_no_other(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    dead, alive, strange = (tmp_path / f"farm-ray-{name}-x" for name in (ended.pid, os.getpid(), "notes"))
+    for folder in (dead, alive, strange):
+        folder.mkdir()
+    made = Path(ray_home.make_folder(tmp_path))
+    assert made.name.startswith(f"farm-ray-{os.getpid()}-")
+    assert [folder.exists() for folder in (dead, alive, strange, made)] == [False, True, True, True]
