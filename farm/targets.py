@@ -19,7 +19,7 @@ class TargetGpu:
     sm: str  # sm_86
     memory_gb: float
     bandwidth_gbs: float  # of the memory
-    source: str  # where the figures are from
+    source: str  # whose figures these are; `from memory` where nobody has looked them up again
 
 
 @cache

@@ -21,3 +21,18 @@ def test_a_target_is_plausible_and_says_where_it_is_from(target: TargetGpu) -> N
     assert 6 <= target.memory_gb <= 300
     assert 200 <= target.bandwidth_gbs <= 10_000
     assert target.source.startswith("NVIDIA")
+
+
+PINS = re.compile(r"(?P<rate>[0-9.]+) Gb/s, (?P<bits>[0-9]+) bit")
+BY_PINS = [target for target in target_gpus() if PINS.search(target.source)]
+
+
+def test_some_targets_tell_the_rate_and_width_of_their_memory() -> None:
+    assert len(BY_PINS) >= 10
+
+
+@pytest.mark.parametrize("target", BY_PINS, ids=lambda target: target.device_class)
+def test_a_bandwidth_is_the_rate_times_the_width(target: TargetGpu) -> None:
+    pins = PINS.search(target.source)
+    assert pins is not None
+    assert target.bandwidth_gbs == pytest.approx(float(pins["rate"]) * int(pins["bits"]) / 8, abs=0.5)
