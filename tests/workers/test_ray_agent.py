@@ -9,10 +9,9 @@ import pytest
 
 from kernels.errors import FarmError
 from tests.workers.test_agent import HELLO, FakeCoordinator, live_lease
+from workers import ray_agent
 from workers.json_calls import answer
 from workers.protocol import Unreachable
-
-ray_agent = pytest.importorskip("workers.ray_agent")
 
 
 class Method:
