@@ -110,9 +110,13 @@ def _cases(
 ) -> Iterator[Case]:
     for kernel_id in choice.kernels:
         kernel = registry.kernel(kernel_id)
-        if kernel.op != op:
+        if kernel.op != op or not kernel.serves(kinds):
             continue
         for family in choice.families:
             x = Seeded(family, choice.seed, FIXTURE_VERSION)
             for build in choice.builds:
-                yield Case(op, kernel.name, kinds, shape, weights, x, build)
+                yield Case(
+                    op, kernel.name, kinds, shape, weights, x, build,
+                    scalars=registry.op(op).scalars_of(kinds),
+                    x_dtype=kernel.x_dtype, out_dtype=kernel.out_dtype,
+                )  # fmt: skip

@@ -147,8 +147,11 @@ def _case(
     words: Words, kernel: Kernel, kinds: tuple[str, ...], shape: Shape, weights: Source, store: FileStore
 ) -> Case:
     x: Source = FromFile(store.register(Path(words.x)).sha256) if words.x else _seeded(words)
-    scalars = registry.op(kernel.op).scalars
-    case = Case(kernel.op, kernel.name, kinds, shape, weights, x, words.build, scalars=scalars)
+    case = Case(
+        kernel.op, kernel.name, kinds, shape, weights, x, words.build,
+        scalars=registry.op(kernel.op).scalars_of(kinds),
+        x_dtype=kernel.x_dtype, out_dtype=kernel.out_dtype,
+    )  # fmt: skip
     catalog.check(case)
     if words.x and not registry.op(case.op).refuses(case):
         _demand_activations(words.x, case)

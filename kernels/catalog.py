@@ -71,9 +71,11 @@ def _cases(
     op: Op, kernels: list[Kernel], kinds: tuple[str, ...], shapes: list[Shape] | None, selection: Selection
 ) -> Iterator[Planned]:
     for workload, family in _workloads(op, kinds, shapes, selection):
-        for seed, kernel, build in product(selection.seeds, kernels, selection.builds):
+        serving = [kernel for kernel in kernels if kernel.serves(kinds)]
+        for seed, kernel, build in product(selection.seeds, serving, selection.builds):
             yield Planned(
-                _case(kernel, kinds, workload, Seeded(family, seed, FIXTURE_VERSION), build), workload.repeats
+                case_of(kernel, kinds, workload, Seeded(family, seed, FIXTURE_VERSION), build),
+                workload.repeats,
             )
 
 
@@ -91,8 +93,9 @@ def _workloads(
                 yield workload, family
 
 
-def _case(kernel: Kernel, kinds: tuple[str, ...], workload: Workload, drawn: Seeded, build: Build) -> Case:
-    scalars = dict(registry.op(kernel.op).scalars) | dict(workload.scalars)
+def case_of(kernel: Kernel, kinds: tuple[str, ...], workload: Workload, drawn: Seeded, build: Build) -> Case:
+    """The case of a workload with seeded inputs."""
+    scalars = dict(registry.op(kernel.op).scalars_of(kinds)) | dict(workload.scalars)
     return Case(
         op=kernel.op,
         kernel=kernel.name,
@@ -103,6 +106,8 @@ def _case(kernel: Kernel, kinds: tuple[str, ...], workload: Workload, drawn: See
         build=build,
         layout=workload.layout,
         scalars=tuple(sorted(scalars.items())),
+        x_dtype=kernel.x_dtype,
+        out_dtype=kernel.out_dtype,
     )
 
 
@@ -131,7 +136,9 @@ def kernels_of(selection: Selection) -> tuple[Kernel, ...]:
 
 def _kernels_by_kinds() -> Iterator[tuple[Kernel, tuple[str, ...]]]:
     for op_name, kernels in _kernels(Selection()).items():
-        yield from product(kernels, _kind_tuples(registry.op(op_name), ()))
+        for kernel, kinds in product(kernels, _kind_tuples(registry.op(op_name), ())):
+            if kernel.serves(kinds):
+                yield kernel, kinds
 
 
 def _kernels(selection: Selection) -> dict[str, list[Kernel]]:
@@ -230,9 +237,14 @@ def check(case: Case) -> None:
             raise UsageError(f"kind {kind!r} of a case is written {registry.kind(kind).name!r}")
     _demand_same(f"kinds of {kernel.id}", len(case.kinds), len(op.matrices))
     _demand_same(f"axes of {op.name}", [name for name, _ in case.shape.axes], [axis.name for axis in op.axes])
-    _demand_same(
-        f"scalars of {op.name}", [name for name, _ in case.scalars], [name for name, _ in op.scalars]
-    )
+    if not kernel.serves(case.kinds):
+        raise UsageError(
+            f"{kernel.id} doesn't exist for {case.kind}; `farm kernels {kernel.id}` lists its kinds"
+        )
+    wanted = [name for name, _ in op.scalars_of(case.kinds)]
+    _demand_same(f"scalars of {op.name}", [name for name, _ in case.scalars], wanted)
+    for noun, got, want in (("x", case.x_dtype, kernel.x_dtype), ("out", case.out_dtype, kernel.out_dtype)):
+        _demand_same(f"{noun} dtype of {kernel.id}", got, want)
     drawn = [part.family for part in (case.weights, case.x) if isinstance(part, Seeded)]
     _demand_known("family", drawn, FAMILIES)
 

@@ -81,10 +81,16 @@ class Kernel(ABC):
 
     op: str
     name: str
+    x_dtype: str = "f32"  # of the activations that its cases have
+    out_dtype: str = "f32"
 
     @property
     def id(self) -> str:
         return f"{self.op}/{self.name}"
+
+    def serves(self, kinds: tuple[str, ...]) -> bool:
+        """Whether it exists for these kinds, one per matrix of the op; where not there is no cell to fill."""
+        return True
 
     def refuses(self, case: Case) -> str:
         """Why this kernel won't run a case that its op accepts; empty if it will."""
@@ -132,8 +138,12 @@ class Op(ABC):
     name: str
     axes: tuple[Axis, ...]
     matrices: tuple[str, ...] = ()  # names of the weight matrices, each of a kind of its own
-    scalars: tuple[tuple[str, float], ...] = ()  # defaults, sorted by name
+    scalars: tuple[tuple[str, float], ...] = ()  # defaults that every case has, sorted by name
     mixes: tuple[tuple[str, ...], ...] = ()  # kinds beside the pure ones that --all-kinds runs
+
+    def scalars_of(self, kinds: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
+        """The scalars of a case of these kinds with their defaults, sorted by name."""
+        return self.scalars
 
     @abstractmethod
     def refuses(self, case: Case) -> str:

@@ -67,8 +67,7 @@ def kernel_record(kernel: Kernel) -> dict[str, Any]:
 def _example(kernel: Kernel, op: Op, kinds: tuple[str, ...]) -> Case:
     workload = op.quick(tuple(registry.kind(kind) for kind in kinds))[0]
     seeded = Seeded(workload.families[0], 0, FIXTURE_VERSION)
-    scalars = tuple(sorted((dict(op.scalars) | dict(workload.scalars)).items()))
-    return Case(kernel.op, kernel.name, kinds, workload.shape, seeded, seeded, Build.EXACT, scalars=scalars)
+    return catalog.case_of(kernel, kinds, workload, seeded, Build.EXACT)
 
 
 def _launch_record(plan: Plan, launch: Launch, case: Case) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernels import registry
 from kernels.kind import Kind
 from kernels.model import Buffer, Case, Layout, Role
 
@@ -135,8 +136,9 @@ def by_rows(rows: np.ndarray, cols: int, twin: Callable[[np.ndarray], np.ndarray
 
 
 def refuses_dtypes(case: Case) -> str:
-    """Every kernel of this catalog reads and writes float32."""
-    for name, dtype in (("x", case.x_dtype), ("out", case.out_dtype)):
-        if dtype != "f32":
-            return f"{name} dtype: got {dtype}, want f32"
+    """Activations or output of another type than the kernel reads and writes."""
+    kernel = registry.kernel(f"{case.op}/{case.kernel}")
+    for name, got, want in (("x", case.x_dtype, kernel.x_dtype), ("out", case.out_dtype, kernel.out_dtype)):
+        if got != want:
+            return f"{name} dtype: got {got}, want {want}"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -45,6 +46,18 @@ def test_cells_are_every_kernel_by_every_kind_in_both_builds() -> None:
         "add_rmsnorm/fused": 1,
         "silu_mul/flat": 1,
     }
+
+
+def test_a_kernel_has_cells_and_cases_of_the_kinds_it_serves_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = registry.kernel("matvec/block")
+    monkeypatch.setattr(type(block), "serves", lambda self, kinds: kinds == ("Q4_0",))
+    served = {cell.kind for cell in catalog.cells() if (cell.op, cell.kernel) == ("matvec", "block")}
+    assert served == {"Q4_0"}
+    assert catalog.expand(Selection(kernels=("matvec/block",), kinds=("Q4_K",))) == ()
+    assert catalog.expand(Selection(kernels=("matvec/block",), kinds=("Q4_0",))) == BLOCK_Q4_0
+    refused = catalog.expand(Selection(kernels=("matvec/coalesced",), kinds=("Q4_K",)))[0].case
+    with pytest.raises(UsageError, match="matvec/block doesn't exist for Q4_K"):
+        catalog.check(replace(refused, kernel="block"))
 
 
 def test_everything_fills_exactly_the_cells() -> None:
