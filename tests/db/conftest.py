@@ -1,33 +1,32 @@
-"""An empty database: SQLite, and PostgreSQL too where FARM_TEST_POSTGRES is the URL of one to be emptied."""
+"""A database for each test: on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from db.session import Database, open_database
 from tests.db.making import Farm
 
-POSTGRES = os.environ.get("FARM_TEST_POSTGRES", "")
-KINDS = ["sqlite", *([pytest.param("postgres", marks=pytest.mark.postgres)] if POSTGRES else [])]
-
-
-def _emptied(url: str) -> str:
-    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"))
-    with engine.begin() as connection:
-        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
-        connection.exec_driver_sql("CREATE SCHEMA public")
-    engine.dispose()
-    return url
+KINDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 
 @pytest.fixture(params=KINDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/farm.db" if request.param == "sqlite" else _emptied(POSTGRES)
+    """Where a database may be made, or one is that has no row."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/farm.db"
+    return str(request.getfixturevalue("postgres").clean())
+
+
+@pytest.fixture(params=KINDS)
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where no table is."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/farm.db"
+    return str(request.getfixturevalue("postgres").empty())
 
 
 @pytest.fixture

@@ -213,9 +213,9 @@ def test_a_reader_sees_one_state(database: Database) -> None:
         assert s.execute(query).scalar_one() == before + 1
 
 
-def test_processes_that_open_a_new_database_at_once_agree(url: str) -> None:
+def test_processes_that_open_a_new_database_at_once_agree(empty_url: str) -> None:
     with multiprocessing.get_context("spawn").Pool(3) as pool:
-        counts = pool.map(open_and_count, [url] * 3, chunksize=1)
+        counts = pool.map(open_and_count, [empty_url] * 3, chunksize=1)
     assert sorted(counts) == [1, 2, 3]
 
 
