@@ -1,4 +1,4 @@
-"""A PostgreSQL for the tests: one server a session, with its data in a folder that goes when the session ends."""
+"""A PostgreSQL for the tests: one server a session, its data in a folder that goes when the session ends."""
 
 from __future__ import annotations
 
