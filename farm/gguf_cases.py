@@ -118,5 +118,5 @@ def _cases(
                 yield Case(
                     op, kernel.name, kinds, shape, weights, x, build,
                     scalars=registry.op(op).scalars_of(kinds),
-                    x_dtype=kernel.x_dtype, out_dtype=kernel.out_dtype,
+                    x_dtype=kernel.x_dtype, out_dtype=kernel.out_dtype, packing=kernel.packing,
                 )  # fmt: skip

@@ -37,6 +37,7 @@ class Claim:
     row: Row
     source_digest: str  # empty where this catalog has no such kernel or kind
     listed: bool = True  # false: only evidence names it, so it has cells only where it ran
+    packing: str = ""  # the kernel's weight layout; empty: GGML's blocks
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Cell:
     source_digest: str
     last_run_us: int | None
     reason: str
+    packing: str = ""  # the kernel's weight layout; empty: GGML's blocks
 
     @property
     def row(self) -> Row:
@@ -271,7 +273,8 @@ def _cell(column: Column, claim: Claim, found: Sequence[Capability], elsewhere: 
     ordered = tuple(rung for rung in RUNGS if rung in rungs)
     if shown is None:
         notes, refusal = (built.flags, _refusal(built)) if built else ((), "")
-        return Cell(*place, None, notes, ordered, 0, 0, None, None, None, None, source_digest, None, refusal)
+        none = (None, None, None, None)
+        return Cell(*place, None, notes, ordered, 0, 0, *none, source_digest, None, refusal, claim.packing)
     same_code = not current and holds_for(shown, built)
     return Cell(
         *place,
@@ -287,6 +290,7 @@ def _cell(column: Column, claim: Claim, found: Sequence[Capability], elsewhere: 
         source_digest=source_digest,
         last_run_us=shown.last_run_us,
         reason="; ".join(filter(None, (shown.reason, _same_code(column.sm, claim) if same_code else ""))),
+        packing=claim.packing,
     )
 
 

@@ -150,7 +150,7 @@ def _case(
     case = Case(
         kernel.op, kernel.name, kinds, shape, weights, x, words.build,
         scalars=registry.op(kernel.op).scalars_of(kinds),
-        x_dtype=kernel.x_dtype, out_dtype=kernel.out_dtype,
+        x_dtype=kernel.x_dtype, out_dtype=kernel.out_dtype, packing=kernel.packing,
     )  # fmt: skip
     catalog.check(case)
     if words.x and not registry.op(case.op).refuses(case):

@@ -40,8 +40,14 @@ def claims_for(rows: Iterable[Row]) -> list[Claim]:
     """The catalog's own claims, then those of rows that only evidence has and this catalog can still make."""
     listed = [Row(name.op, name.kernel, name.kind, name.build.value) for name in catalog.cells()]
     others = sorted(set(rows) - set(listed))
-    claims = [Claim(row, source_digest(row)) for row in listed]
-    return claims + [Claim(row, source_digest(row), listed=False) for row in others]
+    claims = [Claim(row, source_digest(row), packing=packing_of(row)) for row in listed]
+    return claims + [Claim(row, source_digest(row), listed=False, packing=packing_of(row)) for row in others]
+
+
+def packing_of(row: Row) -> str:
+    """The weight layout of a row's kernel; empty for GGML's, and where this catalog has no such kernel."""
+    kernel = registry.all_kernels().get(f"{row.op}/{row.kernel}")
+    return kernel.packing if kernel else ""
 
 
 def source_digest(row: Row) -> str:

@@ -108,6 +108,7 @@ def case_of(kernel: Kernel, kinds: tuple[str, ...], workload: Workload, drawn: S
         scalars=tuple(sorted(scalars.items())),
         x_dtype=kernel.x_dtype,
         out_dtype=kernel.out_dtype,
+        packing=kernel.packing,
     )
 
 
@@ -245,6 +246,7 @@ def check(case: Case) -> None:
     _demand_same(f"scalars of {op.name}", [name for name, _ in case.scalars], wanted)
     for noun, got, want in (("x", case.x_dtype, kernel.x_dtype), ("out", case.out_dtype, kernel.out_dtype)):
         _demand_same(f"{noun} dtype of {kernel.id}", got, want)
+    _demand_same(f"packing of {kernel.id}", case.packing, kernel.packing)
     drawn = [part.family for part in (case.weights, case.x) if isinstance(part, Seeded)]
     _demand_known("family", drawn, FAMILIES)
 

@@ -17,11 +17,18 @@ from kernels.errors import FarmError
 
 T = TypeVar("T")
 
+LATER = "later"  # marks such a field
+
 NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 class CodecError(FarmError):
     """JSON that isn't what the type says; the message names the field, the value and the type."""
+
+
+def later(default: Any) -> Any:
+    """A field that came after values had been digested: left out of JSON where it is its default."""
+    return dataclasses.field(default=default, metadata={LATER: True})
 
 
 def encode(value: Any) -> Any:
@@ -36,8 +43,12 @@ def encode(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = _field_encoders(type(value))
-        return {name: encode_field(getattr(value, name)) for name, encode_field in names}
+        names, unsaid = _field_encoders(type(value)), _later_defaults(type(value))
+        return {
+            name: encode_field(getattr(value, name))
+            for name, encode_field in names
+            if name not in unsaid or getattr(value, name) != unsaid[name]
+        }
     if isinstance(value, (list, tuple)):
         return [encode(item) for item in value]
     if isinstance(value, dict):
@@ -51,6 +62,11 @@ def _field_encoders(cls: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     hints = _hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]
     return tuple((name, tagged if _tagged_members(hints[name]) else encode) for name in names)
+
+
+@cache
+def _later_defaults(cls: type) -> dict[str, Any]:
+    return {f.name: f.default for f in dataclasses.fields(cls) if LATER in f.metadata}
 
 
 def tagged(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kernels import packing
 from kernels.errors import FarmError, UnknownName
 from kernels.families import FAMILIES, Drawing, Family, normal, unit_of
 from kernels.model import Buffer, Case, FromFile, Plan, Role, Seeded
@@ -45,10 +46,15 @@ class Files(Protocol):
 def images(
     case: Case, plan: Plan, operands: tuple[Operand, ...], files: Files | None = None
 ) -> dict[str, np.ndarray]:
-    """The memory image of every IN buffer, (nbytes,) uint8; equal for cases of equal inputs_key."""
+    """The memory image of every IN buffer, (nbytes,) uint8; equal for cases of equal inputs_key.
+
+    A matrix in a weight layout is drawn, or read, as GGML blocks and then packed.
+    """
     result = {buffer.name: _blank(buffer) for buffer in plan.buffers if buffer.role is Role.IN}
     arrays = {name: plan.buffer(name).view(image) for name, image in result.items()}
-    _fill_weights(case, operands, arrays, files)
+    blocks = packing.blank(plan)
+    _fill_weights(case, operands, arrays | blocks, files)
+    packing.pack(plan, blocks, arrays)
     _fill_activations(case, operands, arrays, files)
     return result
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernels import registry
+from kernels import packing, registry
 from kernels.compare import Compared, Place, bits, canonical, compare, output_digest
 from kernels.model import Case, Comparison, Launch, Plan, Role, Verdict
 from kernels.op import JudgedOp, Step
@@ -77,10 +77,12 @@ def _judge_launch(
 
 
 def step_of(launch: Launch, plan: Plan, images: Images, family: str) -> Step:
-    """The launch's actual operands; they are given where no other launch made them."""
-    arrays = plan.arrays(launch, images)
+    """The launch's actual operands, matrices as GGML blocks; given where no other launch made them."""
+    arrays = packing.unpacked(plan, launch, images)
     read = {role: array for role, array in arrays.items() if not written(role)}
-    given = all(plan.buffer(launch.buffers[role]).role is Role.IN for role in read)
+    given = all(
+        plan.buffer(name).role is Role.IN for role, name in launch.buffers.items() if not written(role)
+    )
     kind = registry.kind(launch.kind) if launch.kind else None
     return Step(read, launch.scalars, kind, family, given)
 

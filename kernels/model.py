@@ -11,6 +11,7 @@ import numpy as np
 
 from kernels import codec
 from kernels.built import BuildRecord
+from kernels.layout import Packing
 
 
 class Verdict(StrEnum):
@@ -134,6 +135,7 @@ class Case:
     scalars: tuple[tuple[str, float], ...] = ()  # eps and the like, sorted by name
     x_dtype: str = "f32"
     out_dtype: str = "f32"
+    packing: str = codec.later("")  # the kernel's weight layout; empty where it reads GGML's blocks
 
     @property
     def id(self) -> str:
@@ -149,7 +151,9 @@ class Case:
             codec.encode(self.layout),
             dict(self.scalars),
         ]
-        return codec.digest([*parts, self.x_dtype, codec.tagged(self.weights), codec.tagged(self.x)])
+        packing = [self.packing] if self.packing else []
+        sources = codec.tagged(self.weights), codec.tagged(self.x)
+        return codec.digest([*parts, self.x_dtype, *sources, *packing])
 
     @property
     def kind(self) -> str:
@@ -173,6 +177,7 @@ class Buffer:
     nbytes: int
     role: Role
     align: int = 16  # bytes, of the start of the image
+    packing: Packing | None = None  # what it holds of a matrix in a weight layout
 
     def view(self, image: np.ndarray) -> np.ndarray:
         """The logical array inside a (nbytes,) uint8 memory image; no copy."""

@@ -61,6 +61,7 @@ def texts() -> list[tuple[str, str]]:
         for kernel_id, kernel in registry.all_kernels().items()
         if hasattr(kernel, "body")
         for kind in (registry.kinds() if registry.op(kernel.op).matrices else [""])
+        if not kind or kernel.serves((kind,))
     ]
 
 

@@ -83,6 +83,7 @@ class Kernel(ABC):
     name: str
     x_dtype: str = "f32"  # of the activations that its cases have
     out_dtype: str = "f32"
+    packing: str = ""  # id of the weight layout that its matrices are in; empty: GGML's blocks
 
     @property
     def id(self) -> str:

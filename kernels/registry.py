@@ -1,4 +1,4 @@
-"""Finds kinds, ops and kernels by folder, imports them when asked, names what exists when one is missing."""
+"""Finds kinds, layouts, ops and kernels by folder, imports them when asked; names all if one is missing."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from functools import cache
 from typing import Any
 
 import kernels.kinds
+import kernels.layouts
 import kernels.ops
 from kernels.errors import UnknownName
 from kernels.kind import Kind
+from kernels.layout import WeightLayout
 from kernels.op import Kernel, LaunchKernel, Op
 
 
@@ -36,6 +38,21 @@ def kind(name: str) -> Kind:
         return kinds()[name.upper()]
     except KeyError:
         raise UnknownName("kind", name, list(kinds())) from None
+
+
+@cache
+def layouts() -> dict[str, WeightLayout]:
+    """Every weight layout by its id."""
+    names = _modules(kernels.layouts)
+    found = [importlib.import_module(f"kernels.layouts.{name}").LAYOUT for name in names]
+    return {layout.id: layout for layout in found}
+
+
+def layout(name: str) -> WeightLayout:
+    try:
+        return layouts()[name]
+    except KeyError:
+        raise UnknownName("weight layout", name, list(layouts())) from None
 
 
 @cache

@@ -16,10 +16,14 @@ import numpy as np
 from kernels import registry
 from kernels.kind import Kind
 from kernels.model import Build
+from kernels.op import Kernel
 
-# What a kernel or a kind may import that changes a result: sums, buffers, lanes, exp. Contracts and
+# What a kernel, a kind or a layout may import that changes a result: sums, buffers, lanes, exp. Contracts and
 # judges stand outside.
-COUNTED = ("kernels.exp32", "kernels.kind", "kernels.kinds.", "kernels.ops.")
+COUNTED = (
+    "kernels.exp32", "kernels.kind", "kernels.kinds.", "kernels.layout", "kernels.layouts.", "kernels.ops.",
+    "kernels.packing",
+)  # fmt: skip
 
 CUDA_NAMES = ("CUDA",)  # what a kind's module calls its CUDA text
 
@@ -91,9 +95,10 @@ def table(name: str, values: np.ndarray) -> str:
 def digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
     """SHA-256 over every text a case launches, the code of plan, twin and decode, and the build's meaning."""
     kernel = registry.kernel(kernel_id)
-    parts = [BUILD_MEANS[build], *_codes(_module(kernel))]
+    parts = [BUILD_MEANS[build], *(code for module in _modules(kernel) for code in _codes(module))]
     for part_id, kind_name in kernel.parts(kinds):
-        parts += [text(part_id, kind_name), *_codes(_module(registry.kernel(part_id)))]
+        part = registry.kernel(part_id)
+        parts += [text(part_id, kind_name), *(code for module in _modules(part) for code in _codes(module))]
         if kind_name:
             parts += _codes(_module(registry.kind(kind_name).decode))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -106,9 +111,9 @@ def frame_digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
     Two sources of one frame whose texts compile to the same code can't give different results.
     """
     kernel = registry.kernel(kernel_id)
-    paths = _paths(_module(kernel))
+    paths = frozenset[str]().union(*map(_paths, _modules(kernel)))
     for part_id, kind_name in kernel.parts(kinds):
-        paths |= _paths(_module(registry.kernel(part_id)))
+        paths = paths.union(*map(_paths, _modules(registry.kernel(part_id))))
         if kind_name:
             paths |= _paths(_module(registry.kind(kind_name).decode))
     parts = [BUILD_MEANS[build], *map(str, kinds), *sorted(code(path, CUDA_NAMES) for path in paths)]
@@ -180,6 +185,12 @@ def _dump(node: Any) -> str:
         return repr(node)
     fields = [(name, value) for name, value in ast.iter_fields(node) if value is not None and value != []]
     return f"{type(node).__name__}({','.join(f'{name}={_dump(value)}' for name, value in fields)})"
+
+
+def _modules(kernel: Kernel) -> tuple[Path, ...]:
+    """A kernel's own module, and that of the weight layout it reads."""
+    own = _module(kernel)
+    return (own, _module(registry.layout(kernel.packing).pack)) if kernel.packing else (own,)
 
 
 def _module(thing: object) -> Path:

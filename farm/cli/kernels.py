@@ -12,11 +12,11 @@ import numpy as np
 from farm.cli import options
 from farm.reader import kinds_of
 from farm.terminal import console, shown, table
-from kernels import catalog, registry, source
+from kernels import catalog, judge, registry, source
 from kernels.errors import UsageError
 from kernels.inputs import FIXTURE_VERSION
 from kernels.model import Build, Case, Launch, Plan, Seeded
-from kernels.op import Kernel, Op, Step
+from kernels.op import Kernel, Op
 
 
 @click.command(short_help=__doc__)
@@ -54,6 +54,7 @@ def kernel_record(kernel: Kernel) -> dict[str, Any]:
         "name": kernel.id,
         "shape_grammar": catalog.grammar(op),
         "kinds": labels,
+        "packing": kernel.packing,
         "builds": [build.value for build in catalog.DEFAULT_BUILDS],
         "example": {
             "kind": case.kind,
@@ -73,8 +74,7 @@ def _example(kernel: Kernel, op: Op, kinds: tuple[str, ...]) -> Case:
 def _launch_record(plan: Plan, launch: Launch, case: Case) -> dict[str, Any]:
     part = registry.launch_kernel(launch.kernel)
     images = {buffer.name: np.zeros(buffer.nbytes, np.uint8) for buffer in plan.buffers}
-    kind = registry.kind(launch.kind) if launch.kind else None
-    step = Step(plan.arrays(launch, images), launch.scalars, kind, case.family, given=True)
+    step = judge.step_of(launch, plan, images, case.family)
     return {
         "kernel": launch.kernel,
         "entry": launch.entry,
@@ -95,11 +95,14 @@ def _digests(kernel: Kernel, label: str) -> dict[str, str]:
 
 def print_kernels(records: Sequence[dict[str, Any]]) -> None:
     """One line per launch; figures are those of the shape named."""
-    grid = table("kernel", "kinds", "shape", "launch", "grid", "block", "shared B", "chain", "arithmetic")
+    grid = table(
+        "kernel", "kinds", "weights", "shape", "launch", "grid", "block", "shared B", "chain", "arithmetic"
+    )
     for record in records:
         head = [
             record["name"],
             str(len(record["kinds"])),
+            record["packing"] or ("" if record["kinds"] == [catalog.NO_KIND] else "GGML"),
             f"{record['example']['kind']} {record['example']['shape']}",
         ]
         for launch in record["example"]["launches"]:
@@ -109,7 +112,7 @@ def print_kernels(records: Sequence[dict[str, Any]]) -> None:
             grid.add_row(
                 *map(shown, (*head, launch["kernel"], *dims, shared, str(launch["chain"]), arithmetic))
             )
-            head = ["", "", ""]
+            head = ["", "", "", ""]
     out = console()
     out.print(grid)
     builds = ", ".join(records[0]["builds"]) if records else ""

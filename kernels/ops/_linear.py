@@ -136,9 +136,13 @@ def by_rows(rows: np.ndarray, cols: int, twin: Callable[[np.ndarray], np.ndarray
 
 
 def refuses_dtypes(case: Case) -> str:
-    """Activations or output of another type than the kernel reads and writes."""
+    """Activations, output or weight layout other than what the kernel reads and writes."""
     kernel = registry.kernel(f"{case.op}/{case.kernel}")
-    for name, got, want in (("x", case.x_dtype, kernel.x_dtype), ("out", case.out_dtype, kernel.out_dtype)):
+    for name, got, want in (
+        ("x dtype", case.x_dtype, kernel.x_dtype),
+        ("out dtype", case.out_dtype, kernel.out_dtype),
+        ("weight layout", case.packing or "GGML's", kernel.packing or "GGML's"),
+    ):
         if got != want:
-            return f"{name} dtype: got {got}, want {want}"
+            return f"{name}: got {got}, want {want}"
     return ""

@@ -21,7 +21,7 @@ from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, CPU_2, H200, RTX_3060, c
 KEYS = [
     "device_class", "device", "backend", "op", "kernel", "kind", "build", "verdict", "flags", "rungs",
     "cases", "positions", "bound_ratio", "relative_ratio", "nmse", "bit_exact", "source_digest", "last_run",
-    "reason",
+    "reason", "packing",
 ]  # fmt: skip
 
 

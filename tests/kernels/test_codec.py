@@ -287,3 +287,18 @@ def test_a_digest_is_sha256_of_the_canonical_text() -> None:
     assert digest(Shape.of(rows=1)) == digest((("rows", 1),))
     assert len(digest(CASE)) == 64
     assert codec.digest(CASE) != codec.digest(EVIDENCE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Grown:
+    first: int
+    added: str = codec.later("")
+
+
+def test_a_later_field_shows_only_where_it_is_not_its_default() -> None:
+    assert codec.canonical(Grown(1)) == '{"first":1}'
+    assert codec.canonical(Grown(1, "x")) == '{"added":"x","first":1}'
+    assert [codec.decode(Grown, codec.encode(one)) for one in (Grown(1), Grown(1, "x"))] == [
+        Grown(1),
+        Grown(1, "x"),
+    ]

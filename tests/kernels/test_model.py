@@ -49,8 +49,15 @@ OTHER_INPUTS = [
     {"layout": Layout(x_slack=64)},
     {"scalars": (("eps", 1e-6),)},
     {"x_dtype": "f16"},
+    {"packing": "q4_linear_f16"},
 ]
 SAME_INPUTS = [{"kernel": "coalesced"}, {"build": Build.DEFAULT}]
+
+
+def test_ids_are_what_they_always_were() -> None:
+    """A field that comes later changes no id that databases and bundles hold."""
+    assert CASE.id == "2e44f50c664dd843000626a1162131fe6d3171319bb573b00f8965610d435573"
+    assert CASE.inputs_key == "0af3f0926b6cf68279deb38e9219eacda10e9ccaf05291814dc03f80df44d4ba"
 
 
 @pytest.mark.parametrize("change", [*OTHER_INPUTS, *SAME_INPUTS, {"out_dtype": "f16"}], ids=str)

@@ -25,7 +25,10 @@ def make() -> Make:
         op, drawn = registry.op(op_name), Seeded(family, 3, FIXTURE_VERSION)
         kinds = tuple(kind.split("+")) if "+" in kind else (kind,) * len(op.matrices)
         sizes = catalog.parse_shape(shape, op)
-        made = Case(op_name, name, kinds, sizes, drawn, drawn, Build.EXACT, Layout(), op.scalars)
+        packing = registry.kernel(kernel_id).packing
+        made = Case(
+            op_name, name, kinds, sizes, drawn, drawn, Build.EXACT, Layout(), op.scalars, packing=packing
+        )
         return replace(made, **fields)  # type: ignore[arg-type]
 
     return case

@@ -1,0 +1,23 @@
+"""q4_interleaved_f32, 20 bytes per 32 weights: nibbles 0 4 1 5 2 6 3 7 in a word, scales float32 apart."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from kernels.kind import Kind
+from kernels.layout import WeightLayout
+from kernels.layouts._q4 import KINDS, joined, narrowed, parts_of, split, widened
+
+ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # of the elements in a word, low nibble first
+
+
+def pack(kind: Kind, rows: np.ndarray) -> Mapping[str, np.ndarray]:
+    quants, scales = split(kind, rows, ORDER)
+    return {"quants": quants, "scales": widened(scales)}
+
+
+def unpack(kind: Kind, rows: int, cols: int, parts: Mapping[str, np.ndarray]) -> np.ndarray:
+    return joined(kind, parts["quants"], narrowed(parts["scales"]), ORDER)
+
+
+LAYOUT = WeightLayout("q4_interleaved_f32", KINDS, parts_of("f4"), pack, unpack)
