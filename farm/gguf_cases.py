@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kernels import registry
 from kernels.inputs import FIXTURE_VERSION
 from kernels.model import Build, Case, FromFile, Seeded, Shape
+from kernels.op import Op
 from workers.files import Held
 from workers.gguf_file import Tensor
 
 DEFAULT_ROWS = 512
-FFN = ("gate", "up", "down")  # the order of the op's matrices
-FFN_TENSOR = re.compile(rf"(?P<layer>.+)\.ffn_(?P<part>{'|'.join(FFN)})\.weight")
 
 
 @dataclass(frozen=True)
 class Choice:
     """What is wanted of a file's tensors."""
 
-    kernels: tuple[str, ...]  # ids; those of other ops than matvec, mul_mm and ffn make no case
+    kernels: tuple[str, ...]  # ids; those of ops that no tensor fits make no case
     kinds: tuple[str, ...]  # in capitals
     builds: tuple[Build, ...]
     families: tuple[str, ...] = ("ordinary",)  # of the activations
@@ -32,62 +30,70 @@ class Choice:
 
 @dataclass(frozen=True)
 class Listed:
-    """A tensor, or a layer's ffn, that makes no case."""
+    """A tensor, or a layer's ffn or multi_matvec, that makes no case."""
 
     name: str
     reason: str
 
 
+@dataclass(frozen=True)
+class Layer:
+    """The tensors of one layer that an op takes together, in the order of its matrices."""
+
+    prefix: str  # blk.7
+    op: Op
+    tensors: tuple[Tensor, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.prefix}.{self.op.name}"
+
+    @property
+    def shape(self) -> Shape | None:
+        return self.op.shape_of(tuple((tensor.rows, tensor.cols) for tensor in self.tensors))
+
+    def why_not(self, kinds: tuple[str, ...]) -> str:
+        """Its first kind without kernels, or sizes that don't fit one another; empty if it makes cases."""
+        if missing := [tensor.kind for tensor in self.tensors if tensor.kind not in kinds]:
+            return f"no kernels for {missing[0]}"
+        if self.shape:
+            return ""
+        named = zip(self.op.matrices, self.tensors, strict=True)
+        return f"sizes don't fit one another: {', '.join(f'{name} {t.rows}x{t.cols}' for name, t in named)}"
+
+
 def cases(held: Held, choice: Choice) -> tuple[Case, ...]:
-    """matvec and mul_mm for every matrix of a wanted kind, ffn for every layer whose three matrices are."""
+    """matvec and mul_mm for every matrix of a wanted kind, ffn and multi_matvec for every layer of such."""
     wanted = [tensor for tensor in held.tensors if not _why_not(tensor, choice.kinds)]
     found = [case for tensor in wanted for case in _matrix_cases(held.sha256, tensor, choice)]
-    for layer in _layers(held.tensors):
-        if not _layer_why_not(layer, choice.kinds):
-            found += _ffn_cases(held.sha256, layer, choice)
+    for layer in layers(held.tensors):
+        if not layer.why_not(choice.kinds):
+            found += _layer_cases(held.sha256, layer, choice)
     return tuple(found)
 
 
 def listed(held: Held, kinds: Iterable[str]) -> tuple[Listed, ...]:
-    """Every tensor and every ffn layer that no kernel of `kinds` can take, with the reason."""
+    """Every tensor and every layer that no kernel of `kinds` can take, with the reason."""
     names = tuple(kinds)
     tensors = [Listed(t.name, reason) for t in held.tensors if (reason := _why_not(t, names))]
-    layers = [
-        Listed(_layer_name(layer), reason)
-        for layer in _layers(held.tensors)
-        if (reason := _layer_why_not(layer, names))
-    ]
-    return (*tensors, *layers)
+    found = [Listed(one.name, reason) for one in layers(held.tensors) if (reason := one.why_not(names))]
+    return (*tensors, *found)
 
 
 def _why_not(tensor: Tensor, kinds: tuple[str, ...]) -> str:
     return "" if tensor.kind in kinds else f"no kernels for {tensor.kind}"
 
 
-def _layer_why_not(layer: tuple[Tensor, ...], kinds: tuple[str, ...]) -> str:
-    """An ffn's reason: its first kind without kernels, or sizes that don't fit one another."""
-    if missing := [tensor.kind for tensor in layer if tensor.kind not in kinds]:
-        return f"no kernels for {missing[0]}"
-    gate, up, down = layer
-    if (gate.rows, gate.cols) == (up.rows, up.cols) == (down.cols, down.rows):
-        return ""
-    sizes = ", ".join(f"{part} {t.rows}x{t.cols}" for part, t in zip(FFN, layer, strict=True))
-    return f"sizes don't fit: {sizes}; gate and up must be alike and down the other way round"
-
-
-def _layers(tensors: Iterable[Tensor]) -> Iterator[tuple[Tensor, ...]]:
-    """Gate, up and down of every layer that has all three, in the file's order."""
-    found: dict[str, dict[str, Tensor]] = {}
-    for tensor in tensors:
-        if match := FFN_TENSOR.fullmatch(tensor.name):
-            found.setdefault(match["layer"], {})[match["part"]] = tensor
-    for parts in found.values():
-        if len(parts) == len(FFN):
-            yield tuple(parts[part] for part in FFN)
-
-
-def _layer_name(layer: tuple[Tensor, ...]) -> str:
-    return layer[0].name.replace("_gate.weight", "")
+def layers(tensors: Iterable[Tensor]) -> Iterator[Layer]:
+    """For every op that takes a layer's tensors, the layers that have all of them, in the file's order."""
+    by_name = {tensor.name: tensor for tensor in tensors}
+    for op in registry.ops().values():
+        endings = [f".{name}.weight" for name in op.layer]
+        for name in by_name if endings else ():
+            prefix = name.removesuffix(endings[0])
+            parts = [by_name.get(prefix + ending) for ending in endings]
+            if prefix != name and all(parts):
+                yield Layer(prefix, op, tuple(part for part in parts if part))
 
 
 def _matrix_cases(sha256: str, tensor: Tensor, choice: Choice) -> Iterator[Case]:
@@ -99,10 +105,11 @@ def _matrix_cases(sha256: str, tensor: Tensor, choice: Choice) -> Iterator[Case]
         yield from _cases("mul_mm", (tensor.kind,), shape, weights, choice)
 
 
-def _ffn_cases(sha256: str, layer: tuple[Tensor, ...], choice: Choice) -> Iterator[Case]:
-    shape = Shape.of(hidden=layer[0].cols, inner=layer[0].rows)
-    weights = FromFile(sha256, tuple(tensor.name for tensor in layer))
-    yield from _cases("ffn", tuple(tensor.kind for tensor in layer), shape, weights, choice)
+def _layer_cases(sha256: str, layer: Layer, choice: Choice) -> Iterator[Case]:
+    assert layer.shape is not None  # callers have asked why_not
+    weights = FromFile(sha256, tuple(tensor.name for tensor in layer.tensors))
+    kinds = tuple(tensor.kind for tensor in layer.tensors)
+    yield from _cases(layer.op.name, kinds, layer.shape, weights, choice)
 
 
 def _cases(

@@ -117,13 +117,16 @@ def _from_gguf(words: Words, kernel: Kernel, op: Op, store: FileStore) -> Case:
     kinds = tuple(registry.kind(tensor.kind).name for tensor in tensors)
     rows = len(sample_rows(tensors[0].rows, words.rows)) if len(tensors) == 1 else 0
     weights = FromFile(held.sha256, words.tensors, words.rows if rows else 0)
-    shape = _shape(op, words, rows, tensors[0].cols) if rows else _ffn_shape(op, tensors)
+    shape = _shape(op, words, rows, tensors[0].cols) if rows else _layer_shape(op, tensors)
     return _case(words, kernel, kinds, shape, weights, store)
 
 
-def _ffn_shape(op: Op, tensors: list[Tensor]) -> Shape:
-    gate = tensors[0]
-    return Shape(tuple(zip((axis.name for axis in op.axes), (gate.cols, gate.rows), strict=True)))
+def _layer_shape(op: Op, tensors: list[Tensor]) -> Shape:
+    shape = op.shape_of(tuple((tensor.rows, tensor.cols) for tensor in tensors))
+    if shape is None:
+        sizes = ", ".join(f"{tensor.name} {tensor.rows}x{tensor.cols}" for tensor in tensors)
+        raise UsageError(f"no shape of {op.name} has these as {', '.join(op.matrices)}: {sizes}")
+    return shape
 
 
 def _shape(op: Op, words: Words, rows: int, cols: int) -> Shape:

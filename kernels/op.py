@@ -42,6 +42,7 @@ class Vector:
 
 
 Operand = Matrix | Vector
+RowsCols = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ class Op(ABC):
     matrices: tuple[str, ...] = ()  # names of the weight matrices, each of a kind of its own
     scalars: tuple[tuple[str, float], ...] = ()  # defaults that every case has, sorted by name
     mixes: tuple[tuple[str, ...], ...] = ()  # kinds beside the pure ones that --all-kinds runs
+    layer: tuple[str, ...] = ()  # the tensors of a model's layer that are its matrices: ffn_gate, ffn_up, …
 
     def scalars_of(self, kinds: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
         """The scalars of a case of these kinds with their defaults, sorted by name."""
@@ -153,6 +155,10 @@ class Op(ABC):
     @abstractmethod
     def operands(self, case: Case) -> tuple[Operand, ...]:
         """The inputs of a case, in a fixed order."""
+
+    def shape_of(self, sizes: tuple[RowsCols, ...]) -> Shape | None:
+        """The shape whose matrices have these sizes; None where they don't fit one another."""
+        return None
 
     @abstractmethod
     def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:

@@ -289,9 +289,10 @@ def written_inputs(plan: Plan, given: Mapping[str, np.ndarray], runs: Iterable[R
 
 
 def save_output(plan: Plan, run: Run, path: Path) -> None:
-    """Writes the plan's last output as .npy."""
-    last = [buffer for buffer in plan.buffers if buffer.role is Role.OUT][-1]
-    np.save(path, last.view(run.images[last.name]), allow_pickle=False)
+    """Writes the plan's output as .npy; several follow one another, flat."""
+    outs = [buffer.view(run.images[buffer.name]) for buffer in plan.buffers if buffer.role is Role.OUT]
+    whole = outs[0] if len(outs) == 1 else np.concatenate([out.reshape(-1) for out in outs])
+    np.save(path, whole, allow_pickle=False)
 
 
 def ended(request: Request, verdict: Verdict, reason: str, started_us: int, finished_us: int) -> Evidence:

@@ -41,7 +41,10 @@ MAKE_A_CASE = ("gguf", "tensors", "rows", "weights", "x", "batch", "build", "fam
 )
 @click.option("--gguf", type=options.FILE, default="", help="Weights from this file's --tensor.")
 @click.option(
-    "--tensor", "tensors", multiple=True, help="Once for each matrix of the op: gate, up and down for ffn."
+    "--tensor",
+    "tensors",
+    multiple=True,
+    help="Once for each matrix of the op, in order: gate, up, down for ffn; q, k, v for multi_matvec.",
 )
 @click.option(
     "--rows", type=click.IntRange(0), default=0, help="Sample that many rows of the tensor; 0 takes all."

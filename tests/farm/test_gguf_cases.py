@@ -59,6 +59,31 @@ def test_a_layer_makes_an_ffn_of_its_own_kinds() -> None:
     )
 
 
+def attention(q: str, k: str, v: str, v_rows: int = 128) -> Held:
+    return file_of(
+        ("blk.7.attn_q.weight", q, 512, 256),
+        ("blk.7.attn_k.weight", k, 128, 256),
+        ("blk.7.attn_v.weight", v, v_rows, 256),
+    )
+
+
+def test_a_layers_q_k_and_v_make_a_multi_matvec_of_their_own_kinds() -> None:
+    every = gguf_cases.cases(attention("Q4_K", "Q4_K", "Q6_K"), ALL)
+    found = [case for case in every if case.op == "multi_matvec"]
+    assert {case.kernel for case in found} == {"block", "coalesced"}
+    assert found[0].kinds == ("Q4_K", "Q4_K", "Q6_K")
+    assert found[0].shape == Shape.of(q_rows=512, kv_rows=128, cols=256)
+    assert found[0].weights == FromFile("ab" * 32, tuple(f"blk.7.attn_{p}.weight" for p in "qkv"))
+
+
+def test_k_and_v_of_different_rows_are_listed() -> None:
+    held = attention("Q4_K", "Q4_K", "Q6_K", v_rows=64)
+    assert "multi_matvec" not in {case.op for case in gguf_cases.cases(held, ALL)}
+    (told,) = gguf_cases.listed(held, ALL.kinds)
+    assert told.name == "blk.7.multi_matvec"
+    assert told.reason.endswith("q 512x256, k 128x256, v 64x256")
+
+
 @pytest.mark.parametrize(
     ("held", "reason"),
     [
@@ -81,6 +106,6 @@ def test_an_incomplete_layer_is_no_layer() -> None:
 def test_every_tensor_of_a_file_runs_or_is_listed() -> None:
     held = Held("ab" * 32, str(TINY), 0, 0, read_gguf(TINY))
     run = {name for case in gguf_cases.cases(held, ALL) for name in case.weights.tensors}  # type: ignore[union-attr]
-    told = {item.name for item in gguf_cases.listed(held, ALL.kinds)} - {f"blk.{n}.ffn" for n in (3, 4, 5)}
+    told = {item.name for item in gguf_cases.listed(held, ALL.kinds)} & {t.name for t in held.tensors}
     assert (len(held.tensors), len(run), len(told)) == (58, 29, 29)
     assert not run & told

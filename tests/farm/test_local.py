@@ -19,10 +19,12 @@ from farm import ray_home
 from farm.boards import Board
 from farm.coordinator import Coordinator
 from farm.local import BoardThread
-from kernels.model import Verdict
+from kernels import registry
+from kernels.model import Case, FromFile, Verdict
 from tests.farm.conftest import DEVICE
 from workers import backend as backends
 from workers.backend import Unavailable
+from workers.gguf_file import read_gguf
 from workers.spool import Spool
 
 DATA = Path(__file__).parents[1] / "data"
@@ -108,16 +110,27 @@ def test_a_files_own_weights_pass_and_the_rest_is_listed(farm: Farm, tmp_path: P
     result = farm("submit", "--gguf", str(DATA / "tiny-mixed.gguf"), "--backend", "twin", "--local", "--json")
     assert result.exit_code == 0
     found = figures(result)
-    listed = [item["name"] for item in found["listed"]]  # type: ignore[attr-defined]
-    assert [name for name in listed if name.endswith(".ffn")] == ["blk.3.ffn", "blk.4.ffn", "blk.5.ffn"]
-    assert len(listed) == 29 + 3
+    listed = {item["name"] for item in found["listed"]}  # type: ignore[attr-defined]
     with opened(tmp_path).reading() as s:
         jobs = jobs_of(s, 1)
-    tensors = {t for job in jobs if job.case.op == "matvec" for t in job.case.weights.tensors}  # type: ignore[union-attr]
-    layers = {job.case.weights.tensors for job in jobs if job.case.op == "ffn"}  # type: ignore[union-attr]
-    assert len(tensors) == 29
-    assert {names[0] for names in layers} == {f"blk.{n}.ffn_gate.weight" for n in range(3)}
+    ran = {op: {names_of(job.case) for job in jobs if job.case.op == op} for op in ("matvec", *LAYERS)}
+    known = {t.name for t in read_gguf(DATA / "tiny-mixed.gguf") if t.kind in registry.kinds()}
+    assert {name for (name,) in ran["matvec"]} == known
+    for op, parts in LAYERS.items():
+        every = {n: tuple(f"blk.{n}.{part}.weight" for part in parts) for n in range(6)}
+        whole = {n for n, names in every.items() if set(names) <= known}
+        assert ran[op] == {every[n] for n in whole}
+        assert {0, 1} <= whole
+        assert listed >= {f"blk.{n}.{op}" for n in set(every) - whole}
     assert {job.verdict for job in jobs} == {Verdict.PASS}
+
+
+LAYERS = {"ffn": ("ffn_gate", "ffn_up", "ffn_down"), "multi_matvec": ("attn_q", "attn_k", "attn_v")}
+
+
+def names_of(case: Case) -> tuple[str, ...]:
+    assert isinstance(case.weights, FromFile)
+    return case.weights.tensors
 
 
 @pytest.mark.parametrize("size", [0, 3, 100, 5000, 200_000])

@@ -65,6 +65,26 @@ def test_activations_give_the_batch(store: FileStore, blocks: str, tmp_path: Pat
     assert from_words(words, store).shape == Shape.of(rows=7, cols=96, batch=5)
 
 
+GGUF = str(Path(__file__).parents[1] / "data" / "tiny-mixed.gguf")
+QKV = tuple(f"blk.0.attn_{part}.weight" for part in "qkv")
+
+
+def test_tensors_of_a_layer_give_shape_and_kinds(store: FileStore) -> None:
+    case = from_words(Words("multi_matvec/block", gguf=GGUF, tensors=QKV), store)
+    assert case.shape == Shape.of(q_rows=256, kv_rows=128, cols=256)
+    assert case.kinds == ("Q4_K", "Q4_K", "Q6_K")
+    assert isinstance(case.weights, FromFile)
+    assert case.weights.tensors == QKV
+
+
+@pytest.mark.parametrize(("kernel", "tensors"), [("ffn/block", QKV), ("multi_matvec/block", QKV[::-1])])
+def test_tensors_that_do_not_fit_one_another_are_refused(
+    store: FileStore, kernel: str, tensors: tuple[str, ...]
+) -> None:
+    with pytest.raises(UsageError, match=r"no shape of .* has these as .*: blk.0.attn_.*x256"):
+        from_words(Words(kernel, gguf=GGUF, tensors=tensors), store)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -93,10 +93,11 @@ def test_digest_changes_with_a_kinds_text_and_only_where_it_is_used(
         ("matvec", "block", "Q6_K"),
         ("matvec", "coalesced", "Q6_K"),
         ("mul_mm", "reference", "Q6_K"),
-        ("ffn", "block", "Q6_K"),
-        ("ffn", "coalesced", "Q6_K"),
-        ("ffn", "block", "Q4_K+Q4_K+Q6_K"),
-        ("ffn", "coalesced", "Q4_K+Q4_K+Q6_K"),
+    } | {
+        (op, name, kind)
+        for op in ("ffn", "multi_matvec")
+        for name in ("block", "coalesced")
+        for kind in ("Q6_K", "Q4_K+Q4_K+Q6_K")
     }
 
 

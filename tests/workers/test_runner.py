@@ -222,6 +222,22 @@ def test_output_is_written_as_npy_when_asked_for(tmp_path: Path) -> None:
     assert np.load(path).shape == (7,)
 
 
+def test_several_outputs_are_written_one_after_another(tmp_path: Path) -> None:
+    path, case = tmp_path / "y.npy", matvec_case()
+    shape = Shape.of(q_rows=5, kv_rows=2, cols=64)
+    case = replace(case, op="multi_matvec", kinds=("Q4_0", "Q8_0", "Q4_0"), shape=shape)
+    found: dict[str, np.ndarray] = {}
+
+    def keep(run: Run, turn: int) -> Run:
+        found.update(run.images)
+        return run
+
+    assert ran(keep, request_for(case, output=str(path))).verdict is Verdict.PASS
+    whole = np.concatenate([found[name].view(np.float32) for name in ("q_out", "k_out", "v_out")])
+    assert np.load(path).tolist() == whole.tolist()
+    assert whole.shape == (9,)
+
+
 def test_images_are_made_once_when_cases_read_the_same_bytes() -> None:
     cache = ImageCache(FileStore())
     exact, default = matvec_case(), matvec_case(build=Build.DEFAULT)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kernels import source
-from kernels.model import Launch, Plan
+from kernels.model import BufferArg, Launch, Plan
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,12 @@ class Wrong:
 def launched_as_coalesced(launch: Launch) -> Launch:
     """The geometry of matvec/coalesced around another kernel: an eighth of the rows."""
     return replace(launch, grid=(-(-launch.grid[0] // 8), 1, 1))
+
+
+def v_from_k(launch: Launch) -> Launch:
+    """The launch for V over K's weights."""
+    args = tuple(replace(arg, buffer="k") if arg == BufferArg("weights", "v") else arg for arg in launch.args)
+    return replace(launch, args=args)
 
 
 LAST_DROPPED = "i < 16 - (b == blocks - 1 && sub == BLOCK_ELEMENTS / 16 - 1); ++i)\n                sum"
@@ -108,5 +114,6 @@ ZOO = (
     ),
     Wrong("eps ignored", "rmsnorm/block", "", (("+ eps)", ")"),)),
     Wrong("residual ignored", "add_rmsnorm/fused", "", (("+ residual[", "+ 0.0f * residual["),)),
+    Wrong("V read from K's weights", "multi_matvec/block", "Q4_K", relaunch=v_from_k),
     Wrong("gate without its sigmoid", "silu_mul/flat", "", (("1.0f + expf", "1.0f + 0.0f * expf"),)),
 )

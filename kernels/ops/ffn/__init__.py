@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernels import registry
 from kernels.kind import Kind
 from kernels.model import Case, Layout, Shape
-from kernels.op import Axis, Matrix, Op, Operand, Vector, Workload
+from kernels.op import Axis, Matrix, Op, Operand, RowsCols, Vector, Workload
 from kernels.ops._linear import STRUCTURED, refuses_dtypes, refuses_linear
 
 
@@ -14,6 +14,7 @@ class Ffn(Op):
     axes = (Axis("hidden"), Axis("inner"))
     matrices = ("gate", "up", "down")
     mixes = (("Q4_K", "Q4_K", "Q6_K"),)  # what Q4_K_M files have
+    layer = ("ffn_gate", "ffn_up", "ffn_down")
 
     def refuses(self, case: Case) -> str:
         for matrix in self._matrices(case):
@@ -31,6 +32,11 @@ class Ffn(Op):
             Matrix(name, registry.kind(kind), rows, cols)
             for name, kind, (rows, cols) in zip(self.matrices, case.kinds, sizes, strict=True)
         )
+
+    def shape_of(self, sizes: tuple[RowsCols, ...]) -> Shape | None:
+        inner, hidden = sizes[0]
+        fits = sizes == ((inner, hidden), (inner, hidden), (hidden, inner))
+        return Shape.of(hidden=hidden, inner=inner) if fits else None
 
     def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
         size = max(kind.elements for kind in kinds)

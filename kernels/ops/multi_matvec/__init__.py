@@ -1,0 +1,58 @@
+"""multi_matvec: q_out = Q x, k_out = K x, v_out = V x; one x, and matrices of kinds of their own."""
+
+from __future__ import annotations
+
+from kernels import registry
+from kernels.kind import Kind
+from kernels.model import Case, Layout, Shape
+from kernels.op import Axis, Matrix, Op, Operand, RowsCols, Vector, Workload
+from kernels.ops._linear import STRUCTURED, refuses_dtypes, refuses_linear
+
+
+class MultiMatvec(Op):
+    name = "multi_matvec"
+    axes = (Axis("q_rows"), Axis("kv_rows"), Axis("cols"))
+    matrices = ("q", "k", "v")
+    mixes = (("Q4_K", "Q4_K", "Q6_K"),)  # what Q4_K_M files have
+    layer = ("attn_q", "attn_k", "attn_v")
+
+    def refuses(self, case: Case) -> str:
+        for matrix in self._matrices(case):
+            if reason := refuses_linear(matrix.kind, matrix.rows, matrix.cols, case.layout):
+                return f"{matrix.name}: {reason}"
+        return refuses_dtypes(case)
+
+    def operands(self, case: Case) -> tuple[Operand, ...]:
+        return *self._matrices(case), Vector("x", (case.shape["cols"],))
+
+    def _matrices(self, case: Case) -> tuple[Matrix, ...]:
+        rows = (case.shape["q_rows"], case.shape["kv_rows"], case.shape["kv_rows"])
+        return tuple(
+            Matrix(name, registry.kind(kind), count, case.shape["cols"])
+            for name, kind, count in zip(self.matrices, case.kinds, rows, strict=True)
+        )
+
+    def shape_of(self, sizes: tuple[RowsCols, ...]) -> Shape | None:
+        (q_rows, cols), (kv_rows, _), _ = sizes
+        fits = sizes == ((q_rows, cols), (kv_rows, cols), (kv_rows, cols))
+        return Shape.of(q_rows=q_rows, kv_rows=kv_rows, cols=cols) if fits else None
+
+    def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        size = max(kind.elements for kind in kinds)
+
+        def shape(q_rows: int, kv_rows: int, blocks: int) -> Shape:
+            return Shape.of(q_rows=q_rows, kv_rows=kv_rows, cols=blocks * size)
+
+        return (
+            Workload(shape(9, 5, 3), STRUCTURED, repeats=3),
+            Workload(shape(17, 9, 1), STRUCTURED),
+            Workload(shape(1, 1, 1)),
+            Workload(shape(3, 7, 2)),  # more of K and V than of Q: no launch may take another's rows
+            Workload(shape(33, 1, 5)),
+            Workload(shape(7, 3, 3), layout=Layout(row_padding=64)),
+            Workload(shape(8, 2, 2), layout=Layout(weights_offset=16, x_offset=16)),
+            Workload(shape(16, 8, 1), layout=Layout(x_slack=32)),
+        )
+
+
+OP = MultiMatvec()
