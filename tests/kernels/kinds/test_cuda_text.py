@@ -121,6 +121,7 @@ def test_cuda_text_decodes_as_numpy_does(
 # Per kind one mistake in each function's text: decode16 first, decode_lane second.
 WRONG = {
     "Q4_0": [("- 8);", "- 7);"), ("(lane >> 4 << 2)", "(4 - (lane >> 4 << 2))")],
+    "Q4_1": [("& 0xF) + m", "& 0xF) - m"), ("lane & 15", "lane & 7")],
     "Q5_0": [("qh >> i & 1", "qh >> (i ^ 4) & 1"), ("lane >> 3)]", "(lane & 15) >> 3)]")],
     "Q8_0": [("16 * sub + i", "16 * sub"), ("(signed char)block[AT_QS + lane]", "block[AT_QS + lane]")],
     "Q2_K": [("sub & 6", "sub & 2"), ("pair >> 8 & 3", "pair >> 9 & 3")],
