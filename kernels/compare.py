@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,6 +63,7 @@ class Compared:
     twin_agrees: bool
     worst: Worst | None
     worst_rows: tuple[tuple[int, float], ...]
+    twinless: bool = False
 
 
 def gamma(additions: float) -> float:
@@ -83,7 +84,7 @@ def linear_truth(want: np.ndarray, scale: np.ndarray, chain: int, step: Step, pr
     # Finite products whose sum may overflow on the way, or overflow against an Inf among the inputs: float64
     # sees neither, so the twin judges. Where the oracle wants NaN, float32 has one too.
     by_twin = ~(scale < OVERFLOW) & ~np.isnan(want)
-    return Truth(want, np.where(np.isfinite(limit), limit, 0.0), by_twin)
+    return Truth(want, np.where(np.isfinite(limit), limit, 0.0), by_twin, scale=scale)
 
 
 def relative_truth(
@@ -94,16 +95,17 @@ def relative_truth(
     `absolute` is allowed on top, for results that underflow.
     """
     limit = np.where(by_twin, 0.0, units * U * np.abs(want)) + absolute
-    return Truth(want, limit, np.broadcast_to(by_twin, want.shape), relative=units * U)
+    by_twin = np.broadcast_to(by_twin, want.shape)
+    return Truth(want, limit, by_twin, relative=units * U, scale=np.abs(want))
 
 
-def norm_truth(want: np.ndarray, by_twin: np.ndarray) -> Truth:
-    """Norms over the last axis: a chain of ceil(n/256) squares a thread, then an 8-step tree.
+def norm_truth(want: np.ndarray, by_twin: np.ndarray, chain: int | None = None) -> Truth:
+    """Norms over the last axis; without `chain` ceil(n/256) squares a thread, then an 8-step tree.
 
     The root halves what the sum of squares errs by; rsqrtf (2 ulp: 4 U), v and two products make the 7.
     """
-    chain = -(-want.shape[-1] // 256) + 11
-    return relative_truth(want, 0.5 * chain + 7, by_twin)
+    chain = -(-want.shape[-1] // 256) + 8 if chain is None else chain
+    return relative_truth(want, 0.5 * (chain + 3) + 7, by_twin)
 
 
 SILU_UNITS = (
@@ -140,19 +142,51 @@ def limits(twin: np.ndarray, truth: Truth) -> np.ndarray:
     return np.where(truth.by_twin, truth.limit + by_magnitude, truth.limit)
 
 
-def compare(got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, poison: int) -> Compared:
-    """Holds one launch's float32 output against truth and twin; `poison` is what lay there before."""
+def compare(
+    got: np.ndarray, twin: np.ndarray | None, truth: Truth, place: Place, poison: int | None
+) -> Compared:
+    """Holds one launch's float32 output against truth and twin; `poison` is what lay there before, if known.
+
+    Without a twin, elements that are the twin's to judge are judged by nobody, and the relative figure is
+    against the oracle.
+    """
     with np.errstate(all="ignore"):
-        return _compare(got, twin, truth, place, poison)
+        if twin is None:
+            return _twinless(got, truth, place, poison)
+        return _compare(got, twin, truth, place, poison, np.zeros(got.shape, bool))
 
 
-def _compare(got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, poison: int) -> Compared:
-    unwritten = bits(got) == np.uint32(poison)
-    found = np.where(unwritten, np.inf, ratios(got, twin, truth))
+def _twinless(got: np.ndarray, truth: Truth, place: Place, poison: int | None) -> Compared:
+    unjudged = truth.by_twin
+    alone = replace(truth, by_twin=np.zeros(got.shape, bool))
+    found = _compare(got, truth.want.astype(np.float32), alone, place, poison, unjudged)
+    count, where = int(np.count_nonzero(unjudged)), f"{place.buffer} in launch {place.launch} {place.kernel}"
+    verdict, reason = found.verdict, found.reason
+    if count and verdict is Verdict.PASS:
+        left = "leave float32's range, where a twin judges and this kernel has none"
+        verdict = Verdict.SKIP if count == got.size else verdict
+        reason = f"{count} of {got.size} elements not judged: {where}: they {left}"
+    return replace(
+        found,
+        verdict=verdict,
+        reason=reason,
+        positions=got.size - count,
+        bit_exact=False,
+        twin_agrees=False,
+        twinless=True,
+        worst=found.worst and replace(found.worst, twin=math.nan),
+    )
+
+
+def _compare(
+    got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, poison: int | None, unjudged: np.ndarray
+) -> Compared:
+    unwritten = bits(got) == np.uint32(poison) if poison is not None else np.zeros(got.shape, bool)
+    found = np.where(unwritten, np.inf, np.where(unjudged, 0.0, ratios(got, twin, truth)))
     bad = int(np.count_nonzero(found > 1))
     worst = _worst(found, got, twin, truth, place)
     error = got.astype(np.float64) - truth.want
-    counted = np.isfinite(error) & ~truth.by_twin  # where the twin judges, the oracle is no truth
+    counted = np.isfinite(error) & ~truth.by_twin & ~unjudged  # where the twin judges, the oracle is no truth
     verdict, reason = _verdict(found, int(np.count_nonzero(unwritten)), bad, worst, truth, place)
     return Compared(
         verdict=verdict,

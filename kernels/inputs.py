@@ -13,7 +13,7 @@ import numpy as np
 from kernels import packing
 from kernels.errors import FarmError, UnknownName
 from kernels.families import FAMILIES, Drawing, Family, normal, unit_of
-from kernels.model import Buffer, Case, FromFile, Plan, Role, Seeded
+from kernels.model import Buffer, Case, FromFile, Plan, Seeded
 from kernels.op import Matrix, Operand, Vector
 from kernels.ops._linear import Sizes, refuses_buffers
 
@@ -46,11 +46,11 @@ class Files(Protocol):
 def images(
     case: Case, plan: Plan, operands: tuple[Operand, ...], files: Files | None = None
 ) -> dict[str, np.ndarray]:
-    """The memory image of every IN buffer, (nbytes,) uint8; equal for cases of equal inputs_key.
+    """The memory image of every IN and INOUT buffer, (nbytes,) uint8; equal for cases of equal inputs_key.
 
     A matrix in a weight layout is drawn, or read, as GGML blocks and then packed.
     """
-    result = {buffer.name: _blank(buffer) for buffer in plan.buffers if buffer.role is Role.IN}
+    result = {buffer.name: _blank(buffer) for buffer in plan.buffers if buffer.given}
     arrays = {name: plan.buffer(name).view(image) for name, image in result.items()}
     blocks = packing.blank(plan)
     _fill_weights(case, operands, arrays | blocks, files)

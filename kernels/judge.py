@@ -11,11 +11,16 @@ import numpy as np
 
 from kernels import packing, registry
 from kernels.compare import Compared, Place, bits, canonical, compare, output_digest
+from kernels.errors import FarmError
 from kernels.model import Case, Comparison, Launch, Plan, Role, Verdict
 from kernels.op import JudgedOp, Step
 
 Images = Mapping[str, np.ndarray]  # buffer name -> (nbytes,) uint8
 Clock = Callable[[], float]  # seconds
+
+
+class NoTwin(FarmError):
+    """A plan that is to be evaluated by twins has a kernel without one (SKIP)."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,23 @@ class _Launched:
     oracle_us: float
 
 
-def judge(case: Case, plan: Plan, images: Images, poison: int, clock: Clock = time.perf_counter) -> Judged:
-    """Compares every launch of `plan`; `images` has every buffer as it was after the run."""
+def judge(
+    case: Case,
+    plan: Plan,
+    images: Images,
+    poison: int,
+    clock: Clock = time.perf_counter,
+    given: Images | None = None,
+) -> Judged:
+    """Compares every launch of `plan`; `images` has every buffer as it was after the run.
+
+    `given` has what INOUT buffers held before; a plan without any needs none.
+    """
+    before = {b.name: (given or {})[b.name] for b in plan.buffers if b.role is Role.INOUT}
     with np.errstate(all="ignore"):
         launched = [
-            _judge_launch(number, launch, plan, images, case.family, poison, clock)
-            for number, launch in enumerate(plan.launches)
+            _judge_launch(number, launch, plan, (images, before), case.family, poison, clock)
+            for number, launch in enumerate(plan.checks)
         ]
         comparison = combine([one.compared for one in launched])
         if comparison.worst is not None:
@@ -59,12 +75,19 @@ def judge(case: Case, plan: Plan, images: Images, poison: int, clock: Clock = ti
 
 
 def _judge_launch(
-    number: int, launch: Launch, plan: Plan, images: Images, family: str, poison: int, clock: Clock
+    number: int,
+    launch: Launch,
+    plan: Plan,
+    memory: tuple[Images, Images],
+    family: str,
+    poison: int,
+    clock: Clock,
 ) -> _Launched:
+    images, before = memory  # after the run, and what INOUT buffers held before
     op = registry.op(launch.kernel.split("/")[0])
     kernel = registry.launch_kernel(launch.kernel)
     assert isinstance(op, JudgedOp)  # only such ops have kernels that are one launch
-    step = step_of(launch, plan, images, family)
+    step = step_of(launch, plan, {**images, **before}, family)
     started = clock()
     truth = op.truth(kernel, step)
     between = clock()
@@ -72,7 +95,9 @@ def _judge_launch(
     ended = clock()
     name = launch.buffers["out"]
     place = Place(number, launch.kernel, name, family, -1 if launch.kind else 0)
-    compared = compare(plan.buffer(name).view(images[name]), twin, truth, place, poison)
+    out = plan.buffer(name)
+    was = poison if out.fill is None and out.role is not Role.INOUT else None
+    compared = compare(out.view(images[name]), twin, truth, place, was)
     return _Launched(step, compared, 1e6 * (ended - between), 1e6 * (between - started))
 
 
@@ -80,9 +105,7 @@ def step_of(launch: Launch, plan: Plan, images: Images, family: str) -> Step:
     """The launch's actual operands, matrices as GGML blocks; given where no other launch made them."""
     arrays = packing.unpacked(plan, launch, images)
     read = {role: array for role, array in arrays.items() if not written(role)}
-    given = all(
-        plan.buffer(name).role is Role.IN for role, name in launch.buffers.items() if not written(role)
-    )
+    given = all(plan.buffer(name).given for role, name in launch.buffers.items() if not written(role))
     kind = registry.kind(launch.kind) if launch.kind else None
     return Step(read, launch.scalars, kind, family, given)
 
@@ -112,6 +135,7 @@ def combine(found: Sequence[Compared]) -> Comparison:
         twin_agrees=all(one.twin_agrees for one in found),
         worst=first.worst,
         worst_rows=first.worst_rows,
+        twinless=any(one.twinless for one in found),
     )
 
 
@@ -161,13 +185,18 @@ def worst_block(step: Step, index: tuple[int, ...]) -> str:
 
 
 def outputs(plan: Plan, images: Images) -> dict[str, np.ndarray]:
-    """The logical arrays of the OUT buffers."""
-    return {b.name: b.view(images[b.name]) for b in plan.buffers if b.role is Role.OUT}
+    """The logical arrays of the OUT and INOUT buffers."""
+    return {b.name: b.view(images[b.name]) for b in plan.buffers if b.put_out}
 
 
 def repeats(plan: Plan, turns: Sequence[Images]) -> str:
-    """Why turns of one case differ, which is a FAIL; empty if every written element has the same bits."""
-    names = [name for launch in plan.launches for role, name in launch.buffers.items() if written(role)]
+    """Why turns of one case differ, which is a FAIL; empty if every written element has the same bits.
+
+    Empty, too, where the plan says that they may differ.
+    """
+    if not plan.deterministic:
+        return ""
+    names = [name for launch in plan.checks for role, name in launch.buffers.items() if written(role)]
     for name in names:
         first = _canonical_bits(plan, name, turns[0])
         for turn, images in enumerate(turns[1:], start=1):
@@ -186,11 +215,15 @@ def twin_outputs(plan: Plan, images: Images) -> dict[str, np.ndarray]:
     result = dict(images)
     for buffer in plan.buffers:
         if buffer.role is not Role.IN:
-            result[buffer.name] = np.zeros(buffer.nbytes, np.uint8)
+            given = buffer.role is Role.INOUT
+            result[buffer.name] = images[buffer.name].copy() if given else np.zeros(buffer.nbytes, np.uint8)
     with np.errstate(all="ignore"):
-        for launch in plan.launches:
+        for launch in plan.checks:
             # Twins compute; only truths look at the family.
             step = step_of(launch, plan, result, family="")
             name = launch.buffers["out"]
-            plan.buffer(name).view(result[name])[...] = registry.launch_kernel(launch.kernel).twin(step)
+            made = registry.launch_kernel(launch.kernel).twin(step)
+            if made is None:
+                raise NoTwin(f"{launch.kernel} has no twin; take another backend, or declare one")
+            plan.buffer(name).view(result[name])[...] = made
     return result

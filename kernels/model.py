@@ -59,6 +59,7 @@ class Role(StrEnum):
 
     IN = "in"
     OUT = "out"
+    INOUT = "inout"  # given like IN, written like OUT; it is read as it was given
     SCRATCH = "scratch"
 
 
@@ -178,6 +179,17 @@ class Buffer:
     role: Role
     align: int = 16  # bytes, of the start of the image
     packing: Packing | None = None  # what it holds of a matrix in a weight layout
+    fill: float | None = None  # of every element of an OUT or SCRATCH before a run; None: poison
+
+    @property
+    def given(self) -> bool:
+        """Whether a case's inputs have an image of it."""
+        return self.role in (Role.IN, Role.INOUT)
+
+    @property
+    def put_out(self) -> bool:
+        """Whether the plan's result is in it."""
+        return self.role in (Role.OUT, Role.INOUT)
 
     def view(self, image: np.ndarray) -> np.ndarray:
         """The logical array inside a (nbytes,) uint8 memory image; no copy."""
@@ -204,7 +216,7 @@ class ScalarArg:
     """An argument passed by value."""
 
     role: str
-    dtype: str  # i4, i8, f4
+    dtype: str  # i4, i8, u4, u8, f4, f8
     value: float
 
 
@@ -214,7 +226,7 @@ Grid = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of one kernel; its text is `source.text(kernel, kind)`."""
+    """One launch of one kernel; its text is `source.text(kernel, kind, unit)`."""
 
     kernel: str  # op/name of the kernel launched: matvec/block inside an ffn too
     kind: str  # kind whose decode body is in the text; empty for none
@@ -224,6 +236,7 @@ class Launch:
     block: Grid
     dynamic_shared_bytes: int = 0
     static_shared_bytes: int = 0
+    unit: str = ""  # which of the kernel's files has the entry; empty where it has one text
 
     @property
     def scalars(self) -> dict[str, float]:
@@ -236,12 +249,31 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Options:
+    """What a kernel asks of its compiler, in nvcc's words; backends translate them or refuse by name."""
+
+    std: str = ""  # c++20; empty: the farm's own
+    flags: tuple[str, ...] = ()  # in the build `declared` alone
+
+
+@dataclass(frozen=True)
 class Plan:
     """Buffers and the launches over them, in order on one stream."""
 
     buffers: tuple[Buffer, ...]
     launches: tuple[Launch, ...]
     build: Build
+    # What is judged instead of the launches one by one, where a single one computes no op: launches in form,
+    # with the roles of an op's operands and `out`.
+    judged_as: tuple[Launch, ...] = ()
+    setup: int = 0  # that many launches come first and read weights alone: once a model, timed apart
+    deterministic: bool = True  # false: repeats may differ, and every one of them is judged
+    options: Options = field(default_factory=Options)
+
+    @property
+    def checks(self) -> tuple[Launch, ...]:
+        """What the judge looks at."""
+        return self.judged_as or self.launches
 
     def buffer(self, name: str) -> Buffer:
         return next(buffer for buffer in self.buffers if buffer.name == name)
@@ -313,6 +345,8 @@ class Comparison:
     twin_agrees: bool  # the twin itself is inside the bound
     worst: Worst | None
     worst_rows: tuple[tuple[int, float], ...] = ()  # (row, bound ratio), largest first, at most four
+    # A kernel without a twin: the relative figure is against the oracle, and no bits are claimed to be equal.
+    twinless: bool = False
 
     def passes(self, rule: Rule) -> bool:
         """By one rule's figure; where the fixture is at fault nothing is known, so no rule passes."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kernels.kind import Kind
-from kernels.model import Case, Grid, Layout, Plan, Shape
+from kernels.model import Build, Case, Device, Grid, Layout, Plan, Shape
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class Truth:
     limit: np.ndarray  # float64, >= 0: the error allowed
     by_twin: np.ndarray  # bool: elements outside float32's domain, where the twin is the judge
     relative: float = 0.0  # allowed on top of the limit where the twin judges, relative to the twin
+    scale: np.ndarray | None = None  # float64, S: what one unit of tolerance, 2^-24, is a share of
 
 
 class Kernel(ABC):
@@ -96,6 +97,10 @@ class Kernel(ABC):
 
     def refuses(self, case: Case) -> str:
         """Why this kernel won't run a case that its op accepts; empty if it will."""
+        return ""
+
+    def refuses_device(self, device: Device, executes: bool) -> str:
+        """Why a device can't run, or a compiler not build, what this kernel is; empty if it can."""
         return ""
 
     @abstractmethod
@@ -126,12 +131,28 @@ class LaunchKernel(Kernel):
         return {}
 
     @abstractmethod
-    def twin(self, step: Step) -> np.ndarray:
-        """The output in float32, every operation in the kernel's own order."""
+    def twin(self, step: Step) -> np.ndarray | None:
+        """The output in float32, every operation in the kernel's own order; None where nobody wrote one."""
 
     @abstractmethod
     def chain(self, step: Step) -> int:
         """The longest chain of additions that one output element goes through."""
+
+
+class SelfContained(LaunchKernel):
+    """A kernel that brings its own texts and digests: none of them is kept beyond it."""
+
+    @abstractmethod
+    def text(self, kind: str, unit: str = "") -> str:
+        """The translation unit of one of its files; without `unit` all of them."""
+
+    @abstractmethod
+    def digest(self, kinds: tuple[str, ...], build: Build) -> str:
+        """What `source.digest` gives for it."""
+
+    @abstractmethod
+    def frame_digest(self, kinds: tuple[str, ...], build: Build) -> str:
+        """What `source.frame_digest` gives for it."""
 
 
 class Op(ABC):
@@ -171,6 +192,10 @@ class JudgedOp(Op):
     @abstractmethod
     def truth(self, kernel: LaunchKernel, step: Step) -> Truth:
         """Oracle and limits for one launch on its actual operands."""
+
+    def out_shape(self, case: Case) -> tuple[int, ...]:
+        """The shape of the one output; empty where the op has none that a user's kernel could fill."""
+        return ()
 
 
 def ceil_div(amount: int, size: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import workers.backends
 from kernels.built import BuildRecord
 from kernels.errors import FarmError, UnknownName
-from kernels.model import Build, Device, LaunchRecord, Plan
+from kernels.model import Buffer, Build, Device, LaunchRecord, Plan
 
 
 class Unavailable(FarmError):
@@ -64,7 +64,7 @@ class Backend(Protocol):
         """The devices of this machine; raises Unavailable with the reason."""
 
     def run(self, plan: Plan, images: Mapping[str, np.ndarray], device: Device, turn: int) -> Run:
-        """Executes the plan once. `images` has every IN buffer; OUT and SCRATCH are filled with POISON first.
+        """Executes the plan once. `images` has every IN and INOUT buffer; the others are filled first.
 
         `turn` counts the repeats of a case: a backend that can, uses another execution order at odd turns.
         Raises Rejected, KernelFault, CannotRun or Unavailable.
@@ -91,6 +91,14 @@ def poisoned(nbytes: int, turn: int) -> np.ndarray:
     """A (nbytes,) uint8 image filled with the turn's poison: an element nobody writes gives itself away."""
     words = np.full(-(-nbytes // 4), POISONS[turn % len(POISONS)], np.uint32)
     return words.view(np.uint8)[:nbytes]
+
+
+def filled(buffer: Buffer, turn: int) -> np.ndarray:
+    """The (nbytes,) uint8 image of an OUT or SCRATCH buffer before a run: its fill, or poison."""
+    image = poisoned(buffer.nbytes, turn)
+    if buffer.fill is not None:
+        buffer.view(image)[...] = buffer.fill
+    return image
 
 
 def names() -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from kernels import inputs, judge, registry, source
 from kernels.errors import FarmError
+from kernels.judge import Judged
 from kernels.model import Build, Case, Comparison, Evidence, Plan, Role, Rule, Verdict
 from kernels.op import Matrix
 from workers.backend import (
@@ -35,6 +36,7 @@ Clock = Callable[[], int]  # microseconds since the epoch
 VERDICTS: tuple[tuple[type[Exception], Verdict], ...] = (
     (CannotRun, Verdict.SKIP),
     (inputs.Unfit, Verdict.SKIP),
+    (judge.NoTwin, Verdict.SKIP),
     (Rejected, Verdict.REJECT),
     (KernelFault, Verdict.CRASH),
 )
@@ -42,6 +44,8 @@ VERDICTS: tuple[tuple[type[Exception], Verdict], ...] = (
 
 # What PASS means where nothing runs.
 BUILT = "built, not run"
+# Behind the number of runs of a kernel that is declared not to be deterministic.
+ANY_BITS = "runs, each judged; declared not deterministic, so their bits aren't compared"
 
 
 def wall_clock() -> int:
@@ -160,6 +164,8 @@ def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, st
         return Verdict.ERROR, _differs("source", draft.source_digest, request.source_digest)
     if reason := registry.op(case.op).refuses(case) or kernel.refuses(case):
         return Verdict.SKIP, reason
+    if reason := kernel.refuses_device(request.device, executes(backend)):
+        return Verdict.SKIP, reason
     plan = kernel.plan(case)
     if not executes(backend):
         return _build(draft, backend, plan)
@@ -224,7 +230,7 @@ def _differs(what: str, here: str, asked: str) -> str:
 def _decide(draft: Draft, plan: Plan, images: Images) -> tuple[Verdict, str]:
     """By the first that is wrong of findings, guards, comparison, untouched inputs, and equal runs."""
     request, first = draft.request, draft.runs[0]
-    judged = judge.judge(request.case, plan, first.images, POISONS[0])
+    judged = _judge(draft, plan, images)
     comparison = judged.comparison
     draft.comparison, draft.output_digest = comparison, judged.output_digest
     draft.enter("")
@@ -233,11 +239,25 @@ def _decide(draft: Draft, plan: Plan, images: Images) -> tuple[Verdict, str]:
         save_output(plan, first, Path(request.output))
     fault = _fault(draft, plan, images)
     verdict, reason = (Verdict.FAIL, fault) if fault else (comparison.verdict, comparison.reason)
-    if verdict is Verdict.PASS and (reason := misrouted(plan, first)):
-        verdict = Verdict.ERROR
+    if verdict is Verdict.PASS and (wrong := misrouted(plan, first)):
+        verdict, reason = Verdict.ERROR, wrong
+    if verdict is Verdict.PASS and not plan.deterministic:
+        reason = "; ".join(filter(None, (reason, f"{len(draft.runs)} {ANY_BITS}")))
     if request.rule is not Rule.BOUND:
         draft.rule_verdict = by_rule(verdict, comparison, request.rule, bool(fault))
     return verdict, reason
+
+
+def _judge(draft: Draft, plan: Plan, images: Images) -> Judged:
+    """The first run judged; where repeats may differ every run, and the first that isn't right counts."""
+    runs = draft.runs[:1] if plan.deterministic else draft.runs
+    for turn, run in enumerate(runs):
+        judged = judge.judge(
+            draft.request.case, plan, run.images, POISONS[turn % len(POISONS)], given=images.by_name
+        )
+        if judged.comparison.verdict is not Verdict.PASS:
+            break
+    return judged
 
 
 def _fault(draft: Draft, plan: Plan, images: Images) -> str:
@@ -281,7 +301,7 @@ def written_inputs(plan: Plan, given: Mapping[str, np.ndarray], runs: Iterable[R
     """The first input buffer that isn't what it was; empty if all are."""
     for turn, run in enumerate(runs):
         for buffer in plan.buffers:
-            before = given.get(buffer.name)
+            before = given.get(buffer.name) if buffer.role is Role.IN else None
             after = run.images[buffer.name]
             if before is not None and after is not before and not np.array_equal(after, before):
                 return f"wrote to its input {buffer.name} in turn {turn}"
@@ -290,7 +310,7 @@ def written_inputs(plan: Plan, given: Mapping[str, np.ndarray], runs: Iterable[R
 
 def save_output(plan: Plan, run: Run, path: Path) -> None:
     """Writes the plan's output as .npy; several follow one another, flat."""
-    outs = [buffer.view(run.images[buffer.name]) for buffer in plan.buffers if buffer.role is Role.OUT]
+    outs = [buffer.view(run.images[buffer.name]) for buffer in plan.buffers if buffer.put_out]
     whole = outs[0] if len(outs) == 1 else np.concatenate([out.reshape(-1) for out in outs])
     np.save(path, whole, allow_pickle=False)
 

@@ -50,7 +50,7 @@ def rsqrt32(x: np.ndarray) -> np.ndarray:
     return (1.0 / np.sqrt(x.astype(np.float64))).astype(np.float32)
 
 
-def norm_truth(v: np.ndarray, weights: np.ndarray, eps: float) -> Truth:
+def norm_truth(v: np.ndarray, weights: np.ndarray, eps: float, chain: int | None = None) -> Truth:
     """(…, n) float64 v: purely relative, and the twin's where a square, a sum or a product leaves float32."""
     with np.errstate(all="ignore"):
         total = np.sum(v * v, axis=-1, keepdims=True)
@@ -58,4 +58,4 @@ def norm_truth(v: np.ndarray, weights: np.ndarray, eps: float) -> Truth:
         scaled = v / np.sqrt(inside)
         want = scaled * weights
         row = np.isfinite(total) & ((total >= OVERFLOW) | (inside < SMALLEST_NORMAL))
-        return compare.norm_truth(want, row | leaves_float32(scaled) | leaves_float32(want))
+        return compare.norm_truth(want, row | leaves_float32(scaled) | leaves_float32(want), chain)

@@ -310,3 +310,50 @@ def test_the_digest_is_of_name_shape_and_canonical_bits() -> None:
     assert digest == output_digest({"a": other}) == output_digest({"a": np.repeat(base, 2)[::2]})
     changed = ({"b": base}, {"a": base.reshape(2, 2)}, {"a": base[::-1]}, {"a": base, "b": base[:0]})
     assert len({digest, *map(output_digest, changed)}) == 5
+
+
+def twinless(got: np.ndarray, truth: Truth, poison: int | None = POISON) -> Compared:
+    return compare(got.astype(np.float32), None, truth, PLACE, poison)
+
+
+def test_without_a_twin_the_oracle_judges_and_no_bits_are_claimed():
+    want = np.arange(4.0)
+    found = twinless(want + 0.25, truth_of(want))
+    assert (found.verdict, found.positions, found.bound_ratio) == (Verdict.PASS, 4, 0.5)
+    assert (found.twinless, found.bit_exact, found.twin_agrees) == (True, False, False)
+    assert found.worst is not None
+    assert math.isnan(found.worst.twin)
+    assert found.relative_ratio == pytest.approx(0.25 / 1e-4)  # against the oracle
+    assert twinless(want + 0.75, truth_of(want)).verdict is Verdict.FAIL
+
+
+def test_without_a_twin_what_it_would_judge_is_counted_out():
+    want, handed = np.arange(4.0), np.array([False, True, False, True])
+    truth = replace(truth_of(want), by_twin=handed)
+    found = twinless(want + 9.0 * handed, truth)
+    assert (found.verdict, found.positions) == (Verdict.PASS, 2)
+    assert "2 of 4 elements not judged" in found.reason
+    assert twinless(want + 9.0, truth).bad == 2  # the other two still are
+
+
+def test_without_a_twin_nothing_left_to_judge_is_no_pass():
+    want = np.arange(3.0)
+    found = twinless(want, truth_of(want, by_twin=True))
+    assert (found.verdict, found.positions) == (Verdict.SKIP, 0)
+    unwritten = np.full(3, np.uint32(POISON)).view(np.float32)
+    assert twinless(unwritten, truth_of(want, by_twin=True)).verdict is Verdict.FAIL
+
+
+def test_where_memory_was_filled_poison_is_a_value_like_any_other():
+    want = np.array([math.nan, math.nan, 1.0])
+    got = np.full(3, np.uint32(POISON)).view(np.float32)
+    got[2] = 1.0
+    found = [compare(got, got, truth_of(want), SPECIALS, poison) for poison in (POISON, None)]
+    assert [one.verdict for one in found] == [Verdict.FAIL, Verdict.PASS]
+    assert found[0].reason.startswith("2 of 3 outputs never written")
+
+
+def test_a_norm_with_a_longer_chain_is_allowed_more():
+    want, inside = np.full((1, 512), -2.0), np.zeros((1, 512), bool)
+    usual, given, longer = (norm_truth(want, inside, chain).limit[0, 0] for chain in (None, 2 + 8, 512))
+    assert usual == given < longer == (0.5 * 515 + 7) * U * 2

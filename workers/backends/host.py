@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels import source
 from kernels.model import Arg, Buffer, BufferArg, Build, Device, Launch, LaunchRecord, Plan, Role
-from workers.backend import Run, poisoned
+from workers.backend import Run, filled
 from workers.host import compiler
 from workers.host.check import Checker
 from workers.host.memory import Arena
@@ -93,10 +93,10 @@ class Host:
 
 
 def _fill(plan: Plan, images: Mapping[str, np.ndarray], turn: int) -> Arena:
-    """Guarded buffers: inputs copied in, everything else poisoned."""
+    """Guarded buffers: inputs copied in, everything else filled."""
     arena = Arena()
     for buffer in plan.buffers:
-        given = images[buffer.name] if buffer.role is Role.IN else poisoned(buffer.nbytes, turn)
+        given = images[buffer.name] if buffer.given else filled(buffer, turn)
         arena.place(buffer.name, given, buffer.align)
     return arena
 
@@ -104,7 +104,8 @@ def _fill(plan: Plan, images: Mapping[str, np.ndarray], turn: int) -> Arena:
 def _watch(plan: Plan, arena: Arena) -> Checker:
     checker = Checker()
     for buffer in plan.buffers:
-        checker.watch(arena.buffers[buffer.name], buffer.role is Role.IN)
+        is_filled = buffer.role is Role.INOUT or buffer.fill is not None
+        checker.watch(arena.buffers[buffer.name], buffer.role is Role.IN, is_filled)
     return checker
 
 
@@ -129,7 +130,7 @@ def _launch(
 def _argument(arg: Arg, plan: Plan, arena: Arena) -> Argument:
     if isinstance(arg, BufferArg):
         return arena.buffers[arg.buffer].address + plan.buffer(arg.buffer).offset
-    return float(arg.value) if arg.dtype == "f4" else int(arg.value)
+    return float(arg.value) if arg.dtype.startswith("f") else int(arg.value)
 
 
 def _written(plan: Plan, arena: Arena) -> list[str]:

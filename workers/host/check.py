@@ -17,7 +17,8 @@ from workers.host import memory, tls
 from workers.host.memory import GuardedBuffer
 
 MOST_FINDINGS = 16
-CELL_BYTES = 24
+CELL_BYTES = 24  # the first four: when it was written
+BEFORE_ALL = 1  # a moment before the first launch: what was filled then is written, and races with nothing
 COMPILERS = 255  # owner of a byte that the compiler keeps for itself
 MARGIN_BYTES = 4096  # how far from shared memory an address is still told as a distance to it
 
@@ -140,12 +141,14 @@ class Checker:
     def __init__(self) -> None:
         self.watched: list[Watched] = []
         self.findings: list[str] = []
-        self._check = _Check()
+        self._check = _Check(now=BEFORE_ALL)
         self._kept: tuple[object, ...] = ()
 
-    def watch(self, buffer: GuardedBuffer, is_input: bool) -> None:
-        """A buffer that launches may touch; one that is no input holds nothing until a kernel writes it."""
+    def watch(self, buffer: GuardedBuffer, is_input: bool, is_filled: bool = False) -> None:
+        """A buffer that launches may touch; neither input nor filled, it holds nothing until written."""
         cells = None if is_input else self._cells(buffer)
+        if cells is not None and is_filled:
+            cells[: buffer.nbytes // 4 + 2].view(np.uint32)[:, 0] = BEFORE_ALL
         self.watched.append(Watched(buffer, cells))
 
     def _cells(self, buffer: GuardedBuffer) -> np.ndarray:

@@ -111,6 +111,7 @@ def fixture(case: Case, cache: ImageCache) -> Fixture:
     step = judge.step_of(launch, plan, images, case.family)
     with np.errstate(all="ignore"):
         truth, twin = op.truth(kernel, step), kernel.twin(step)
+    assert twin is not None  # the kernels that are mutated are the farm's own
     arena = _arena(plan, images)
     out = plan.buffer(launch.buffers["out"])
     place = Place(0, launch.kernel, out.name, case.family, -1 if launch.kind else 0)

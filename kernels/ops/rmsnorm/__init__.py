@@ -38,9 +38,12 @@ class RmsNorm(JudgedOp):
             Workload(Shape.of(n=3072, rows=1), scalars=SMALL_EPS),
         )
 
+    def out_shape(self, case: Case) -> tuple[int, ...]:
+        return case.shape["rows"], case.shape["n"]
+
     def truth(self, kernel: LaunchKernel, step: Step) -> Truth:
         x, weights = (step.arrays[name].astype(np.float64) for name in ("x", "weights"))
-        return norm_truth(x, weights, step.scalars["eps"])
+        return norm_truth(x, weights, step.scalars["eps"], kernel.chain(step))
 
 
 OP = RmsNorm()

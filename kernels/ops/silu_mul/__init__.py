@@ -40,6 +40,9 @@ class SiluMul(JudgedOp):
             Workload(Shape.of(n=11008)),
         )
 
+    def out_shape(self, case: Case) -> tuple[int, ...]:
+        return (case.shape["n"],)
+
     def truth(self, kernel: LaunchKernel, step: Step) -> Truth:
         gate, up = (step.arrays[name].astype(np.float64) for name in ("gate", "up"))
         with np.errstate(all="ignore"):
