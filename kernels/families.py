@@ -62,6 +62,23 @@ def negative(draws: np.ndarray) -> np.ndarray:
     return signs
 
 
+def routed(draws: np.ndarray, below: int) -> np.ndarray:
+    """(tokens, slots) uint64 draws to int32 ids below `below`, which is at least the slots.
+
+    The first token's slots have different experts, from the last one and expert 0 on; the last id is 0
+    again, and the others are drawn with repeats. With experts enough, one in the middle gets no token.
+    """
+    tokens, slots = draws.shape
+    experts = np.concatenate([[below - 1], np.arange(below - 1)])
+    if below > max(slots, 2):
+        experts = experts[experts != below // 2]
+    ids = experts[(draws % np.uint64(len(experts))).astype(np.int64)]
+    ids[0] = experts[:slots]
+    if tokens > 1:
+        ids[-1, -1] = 0
+    return ids.astype(np.int32)
+
+
 def dense(draws: np.ndarray) -> np.ndarray:
     """`normal`, but at least 1 in size at the end of every vector: there a dropped element must show."""
     x = normal(draws)

@@ -12,9 +12,9 @@ import numpy as np
 
 from kernels import packing
 from kernels.errors import FarmError, UnknownName
-from kernels.families import FAMILIES, Drawing, Family, normal, unit_of
+from kernels.families import FAMILIES, Drawing, Family, normal, routed, unit_of
 from kernels.model import Buffer, Case, FromFile, Plan, Seeded
-from kernels.op import Matrix, Operand, Vector
+from kernels.op import Ids, Matrix, Operand, Vector
 from kernels.ops._linear import Sizes, refuses_buffers
 
 FIXTURE_VERSION = 1  # raised by whatever changes one byte of any image
@@ -56,6 +56,7 @@ def images(
     _fill_weights(case, operands, arrays | blocks, files)
     packing.pack(plan, blocks, arrays)
     _fill_activations(case, operands, arrays, files)
+    _fill_ids(case, operands, arrays)
     return result
 
 
@@ -79,7 +80,9 @@ def _fill_weights(
 ) -> None:
     """Matrices and norm weights, in the operands' order."""
     matrices = _matrices(operands)
-    chosen = [operand for operand in operands if isinstance(operand, Matrix) or operand.weights]
+    chosen = [
+        part for part in operands if isinstance(part, Matrix) or (isinstance(part, Vector) and part.weights)
+    ]
     for number, operand in enumerate(chosen):
         into = arrays[operand.name]
         if isinstance(case.weights, FromFile):
@@ -102,6 +105,15 @@ def _fill_activations(
     matrices = _matrices(operands)
     for vector in vectors:
         arrays[vector.name][...] = _seeded_vector(case.x, vector, matrices)
+
+
+def _fill_ids(case: Case, operands: tuple[Operand, ...], arrays: dict[str, np.ndarray]) -> None:
+    """Of the activations' seed; beside activations from a file, of seed 0."""
+    drawn = case.x if isinstance(case.x, Seeded) else Seeded("ordinary", 0, FIXTURE_VERSION)
+    for ids in operands:
+        if isinstance(ids, Ids):
+            draws = words(_key(drawn, ids.name), math.prod(ids.shape)).reshape(ids.shape)
+            arrays[ids.name][...] = routed(draws, ids.below)
 
 
 def _matrices(operands: tuple[Operand, ...]) -> tuple[Matrix, ...]:

@@ -37,6 +37,7 @@ class Judged:
 class _Launched:
     """One launch, judged."""
 
+    op: JudgedOp
     step: Step
     compared: Compared
     twin_us: float
@@ -64,7 +65,7 @@ def judge(
         comparison = combine([one.compared for one in launched])
         if comparison.worst is not None:
             worst = comparison.worst
-            block = worst_block(launched[worst.launch].step, worst.index)
+            block = worst_block(launched[worst.launch].op, launched[worst.launch].step, worst.index)
             comparison = replace(comparison, worst=replace(worst, block=block))
     return Judged(
         comparison,
@@ -98,7 +99,7 @@ def _judge_launch(
     out = plan.buffer(name)
     was = poison if out.fill is None and out.role is not Role.INOUT else None
     compared = compare(out.view(images[name]), twin, truth, place, was)
-    return _Launched(step, compared, 1e6 * (ended - between), 1e6 * (between - started))
+    return _Launched(op, step, compared, 1e6 * (ended - between), 1e6 * (between - started))
 
 
 def step_of(launch: Launch, plan: Plan, images: Images, family: str) -> Step:
@@ -172,12 +173,11 @@ def nmse(compared: Compared) -> float:
     return compared.squared_error / compared.squared_want if compared.squared_want else math.inf
 
 
-def worst_block(step: Step, index: tuple[int, ...]) -> str:
+def worst_block(op: JudgedOp, step: Step, index: tuple[int, ...]) -> str:
     """Hex of the weight block with the largest share |w||x| in the sum of output element `index`."""
     if step.kind is None:
         return ""
-    row = step.arrays["weights"][index[-1] : index[-1] + 1]
-    x = step.arrays["x"][index[:-1]]
+    row, x = op.factors(step, index)
     products = np.abs(step.kind.weights(row)[0] * x)
     share = np.nan_to_num(products, nan=np.inf).reshape(-1, step.kind.elements).sum(axis=1)
     block = int(np.argmax(share)) * step.kind.block_bytes

@@ -41,7 +41,16 @@ class Vector:
     exponents: tuple[int, ...] = ()  # powers of two: family `specials` scales the whole array by one of them
 
 
-Operand = Matrix | Vector
+@dataclass(frozen=True)
+class Ids:
+    """An int32 array of expert numbers, tokens by slots, each at least 0 and less than `below`."""
+
+    name: str  # also its buffer's name
+    shape: tuple[int, int]
+    below: int
+
+
+Operand = Matrix | Vector | Ids
 RowsCols = tuple[int, int]
 
 
@@ -196,6 +205,10 @@ class JudgedOp(Op):
     def out_shape(self, case: Case) -> tuple[int, ...]:
         """The shape of the one output; empty where the op has none that a user's kernel could fill."""
         return ()
+
+    def factors(self, step: Step, index: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """What output element `index` is the dot product of: (1, row bytes) uint8 weights, (cols,) x."""
+        return step.arrays["weights"][index[-1] : index[-1] + 1], step.arrays["x"][index[:-1]]
 
 
 def ceil_div(amount: int, size: int) -> int:

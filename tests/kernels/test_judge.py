@@ -11,6 +11,7 @@ import pytest
 from kernels import inputs, registry
 from kernels.judge import Judged, judge, outputs, repeats, step_of, twin_outputs, worst_block, written
 from kernels.model import BufferArg, Build, Case, Launch, Plan, Role, Seeded, Shape, Verdict, packed
+from kernels.op import JudgedOp
 
 POISON = 0x7FC0DEAD
 KIND = "Q8_0"
@@ -109,7 +110,9 @@ def test_a_batch_finds_the_block_by_token_and_row() -> None:
     x[2, :] = 0
     x[2, 100] = 1
     step = step_of(plan.launches[0], plan, images, "ordinary")
-    assert bytes.fromhex(worst_block(step, (2, 5))) == weights[5, 3 * 34 : 4 * 34].tobytes()
+    op = registry.op("mul_mm")
+    assert isinstance(op, JudgedOp)
+    assert bytes.fromhex(worst_block(op, step, (2, 5))) == weights[5, 3 * 34 : 4 * 34].tobytes()
 
 
 def test_each_launch_is_judged_against_the_input_it_really_had() -> None:
