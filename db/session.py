@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
+from db.complaint import is_busy, is_complaint, line_about
+from db.place import refuse_network
 from kernels.errors import FarmError, UsageError
 
 Session = sa.Connection
@@ -32,7 +34,7 @@ DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 BUSY_TIMEOUT_MS = 5_000  # one wait inside SQLite; it may come back early, so writing() asks again
 PAUSE_S = 0.01  # between two asks, where SQLite doesn't wait by itself
 GIVE_UP_S = 120.0
-SQLITE_BUSY, SQLITE_LOCKED = 5, 6
+CONNECT_S = 10  # for a server to answer, unless the address says how long
 LOCK_KEY = 0x6B66  # any constant: PostgreSQL's advisory lock that stands for SQLite's single writer
 
 
@@ -47,14 +49,14 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session that sees one state of the database and changes nothing."""
-        with self._explained(), self._begun(writes=False) as s:
+        with self.explained(), self._begun(writes=False) as s:
             yield s
             s.rollback()
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """A session that holds the write lock; waits for other writers, commits at exit."""
-        with self._explained(), self._begun(writes=True) as s:
+        with self.explained(), self._begun(writes=True) as s:
             if not self.is_sqlite:
                 # One writer at a time there too: folds read what earlier writers left.
                 s.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
@@ -75,7 +77,7 @@ class Database:
             try:
                 return self._begin(writes)
             except OperationalError as error:
-                if not _is_busy(error) or time.monotonic() >= until:
+                if not is_busy(error) or time.monotonic() >= until:
                     raise
             time.sleep(PAUSE_S)
 
@@ -89,19 +91,14 @@ class Database:
         return s
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """Turns complaints of the file or the server into one line; our own mistakes stay as they are."""
         try:
             yield
-        except (DatabaseError, DBAPIError) as error:
-            if type(error) not in (OperationalError, DatabaseError, DBAPIError):
+        except DBAPIError as error:
+            if not is_complaint(error):
                 raise
-            raise FarmError(self._line(error)) from error
-
-    def _line(self, error: DBAPIError) -> str:
-        if _is_busy(error):
-            return f"{self.label} is locked: others have been writing for {self.give_up_s:g} s; try again"
-        return f"{self.label}: {_first_line(error)}"
+            raise FarmError(line_about(error, self.label, self.give_up_s)) from error
 
 
 def open_database(url: str) -> Database:
@@ -111,7 +108,9 @@ def open_database(url: str) -> Database:
     """
     address = _parse(url)
     if address.drivername == "sqlite":
-        _make_folder(Path(str(address.database)).parent)
+        path = Path(str(address.database))
+        refuse_network(path)
+        _make_folder(path.parent)
     return _opened(address)
 
 
@@ -126,6 +125,7 @@ def open_existing(url: str) -> Database:
     path = Path(str(address.database))
     if not path.exists():
         raise FarmError(f"no database at {path}; farm submit makes one")
+    refuse_network(path)
     return _opened(address, read_only=not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)))
 
 
@@ -147,14 +147,24 @@ def _opened(address: sa.URL, read_only: bool = False) -> Database:
 
 
 def shown(url: sa.URL | str) -> str:
-    """A database's address as it may be printed: without its password."""
-    return sa.make_url(url).render_as_string(hide_password=True)
+    """A database's address as it may be printed: without its password, and as a person writes it."""
+    address = _without_open_password(sa.make_url(url))
+    return address.set(drivername=address.get_backend_name()).render_as_string(hide_password=True)
+
+
+def _without_open_password(address: sa.URL) -> sa.URL:
+    """Puts a password that is among the options, where every print of the address shows it, in its place."""
+    if "password" not in address.query:
+        return address
+    said = address.query["password"]
+    said = said if isinstance(said, str) else said[-1]
+    return address.difference_update_query(["password"]).set(password=said)
 
 
 def _parse(url: str) -> sa.URL:
     try:
-        address = sa.make_url(url)
-    except ArgumentError:
+        address = _without_open_password(sa.make_url(url))
+    except (ArgumentError, ValueError):  # of a port that is no number, too
         raise UsageError(
             "that is no database URL; write sqlite:///FOLDER/farm.db or postgresql://USER@HOST/NAME"
         ) from None
@@ -176,7 +186,8 @@ def _make_folder(folder: Path) -> None:
 def _engine(address: sa.URL) -> sa.Engine:
     try:
         if address.drivername != "sqlite":
-            return sa.create_engine(address, pool_pre_ping=True)
+            waits = {} if "connect_timeout" in address.query else {"connect_timeout": CONNECT_S}
+            return sa.create_engine(address, pool_pre_ping=True, connect_args=waits)
         engine = sa.create_engine(address, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
     except ImportError as error:
         raise FarmError(
@@ -215,14 +226,6 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 def _begin_sqlite(connection: sa.Connection) -> None:
     writes = connection.get_execution_options().get("farm_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _is_busy(error: DBAPIError) -> bool:
-    return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in (SQLITE_BUSY, SQLITE_LOCKED)
-
-
-def _first_line(error: DBAPIError) -> str:
-    return (str(error.orig).strip() or type(error.orig).__name__).splitlines()[0]
 
 
 def known_revisions() -> list[str]:

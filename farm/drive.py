@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
@@ -16,6 +15,7 @@ from rich.console import Console
 
 from db import campaign, queue
 from db.campaign import CampaignRow
+from db.head import only_head
 from db.session import Database, open_database, open_existing
 from farm import boards, cluster, local
 from farm.boards import Board
@@ -136,31 +136,13 @@ def _figures(row: CampaignRow, listed: Sequence[Listed]) -> dict[str, object]:
 
 @contextmanager
 def only_farm_on(database: Database) -> Iterator[None]:
-    """Keeps other farms of this machine off a database file: two coordinators would take it from each other.
+    """Keeps other farms off a database: two coordinators would take it from each other.
 
-    A server's database has no such file: there the epoch alone decides.
+    What a farm that was killed had leased is free again: the lock says that nobody works on it.
     """
-    path = database.engine.url.database
-    if database.engine.dialect.name != "sqlite" or path is None:
+    with only_head(database):
+        with database.writing() as s:
+            epoch = queue.raise_epoch(s, wall_clock())
+            queue.reclaim_all(s, epoch, wall_clock())
+            campaign.close_finished(s, wall_clock())
         yield
-        return
-    with open(f"{path}.lock", "a+", encoding="ascii") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise FarmError(
-                f"another farm (process {file.read().strip()}) is at work on {path}; wait for its end"
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        _take_over(database)
-        yield
-
-
-def _take_over(database: Database) -> None:
-    """Frees the jobs of a farm that was killed: the lock says that nobody works on them."""
-    with database.writing() as s:
-        epoch = queue.raise_epoch(s, wall_clock())
-        queue.reclaim_all(s, epoch, wall_clock())

@@ -17,6 +17,7 @@ from db.tables import metadata
 GIVEN = os.environ.get("FARM_TEST_POSTGRES", "")  # URL of a database to be emptied, in place of our own
 # The server's data lives for minutes; nothing here tests a power loss.
 HASTE = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
+ANEW = ("DROP SCHEMA public CASCADE", "CREATE SCHEMA public", "GRANT USAGE ON SCHEMA public TO PUBLIC")
 OTHERS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -35,9 +36,14 @@ class Postgres:
         )
         self._at_head = False
 
+    @property
+    def is_ours(self) -> bool:
+        """Started here, so that its settings may be changed."""
+        return not GIVEN
+
     def empty(self) -> str:
         """The URL of a database without a table."""
-        self.execute(OTHERS, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+        self.execute(OTHERS, *ANEW)
         self._at_head = False
         return self.url
 
@@ -49,6 +55,21 @@ class Postgres:
         names = ", ".join(metadata.tables)
         self.execute(OTHERS, f"TRUNCATE {names} RESTART IDENTITY CASCADE")
         return self.url
+
+    def end_connections(self) -> None:
+        """Ends every connection to the database but this one."""
+        self.execute(OTHERS)
+
+    def guarded(self, user: str, password: str) -> sa.URL:
+        """The address for a user who must give this password, and owns nothing; once a session."""
+        with self._engine.connect() as connection:
+            rules = Path(str(connection.exec_driver_sql("SHOW hba_file").scalar_one()))
+            if connection.exec_driver_sql(f"SELECT 1 FROM pg_roles WHERE rolname = '{user}'").first() is None:
+                connection.exec_driver_sql(f"CREATE ROLE {user} LOGIN PASSWORD '{password}'")
+                rules.write_text(f"local all {user} scram-sha-256\n{rules.read_text()}")
+                connection.exec_driver_sql("SELECT pg_reload_conf()")
+        self.empty()
+        return sa.make_url(self.url).set(username=user, password=password)
 
     def execute(self, *statements: str) -> None:
         with self._engine.connect() as connection:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from db import campaign, device, queue
 from db.campaign import PlannedCase, Target
 from db.queue import Leased, Losses, Outcome, Worker
 from db.session import Database, open_database, open_existing
+from kernels.errors import FarmError
 from kernels.model import Build, Case, Comparison, Device, Evidence, Rule, Seeded, Shape, Verdict
 
 BOARD = Device("cpu-0", "cpu-x86_64", "Some CPU", "uuid-0", 2, (("compiler", "g++ 12"),))
@@ -130,3 +132,26 @@ def open_and_count(url: str) -> int:
         count = len(campaign.campaigns(s))
     database.close()
     return count
+
+
+def work_until_refused(url: str, begin: Any, told: Any) -> None:
+    """A head of its own: at `begin` it takes over, then does job after job until none waits or it must stop.
+
+    Tells "ready", then "began" after its first job, then (jobs done, complaint).
+    """
+    database, done, complaint = open_existing(url), 0, ""
+    told.put("ready")
+    begin.wait()
+    try:
+        farm = Farm(database)
+        with database.writing() as s:
+            queue.reclaim_all(s, farm.epoch, 2)
+        while leases := farm.lease(1):
+            farm.complete(*(answer(leased) for leased in leases))
+            done += 1
+            if done == 1:
+                told.put("began")
+    except FarmError as error:
+        complaint = str(error)
+    database.close()
+    told.put((done, complaint))
