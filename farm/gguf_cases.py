@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from kernels import registry
+from kernels import catalog, registry
 from kernels.inputs import FIXTURE_VERSION
 from kernels.model import Build, Case, FromFile, Seeded, Shape
 from kernels.op import Op
@@ -121,7 +121,7 @@ def _cases(
             continue
         for family in choice.families:
             x = Seeded(family, choice.seed, FIXTURE_VERSION)
-            for build in choice.builds:
+            for build in catalog.builds_of(kernel, choice.builds):
                 yield Case(
                     op, kernel.name, kinds, shape, weights, x, build,
                     scalars=registry.op(op).scalars_of(kinds),

@@ -32,7 +32,7 @@ class Selection:
     shapes: tuple[str, ...] = ()  # with the op in front, or without where one op is left
     families: tuple[str, ...] = ()
     seeds: tuple[int, ...] = DEFAULT_SEEDS
-    builds: tuple[Build, ...] = DEFAULT_BUILDS
+    builds: tuple[Build, ...] = ()  # empty: those that each kernel runs in unless others are named
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,10 @@ def _cases(
 ) -> Iterator[Planned]:
     for workload, family in _workloads(op, kinds, shapes, selection):
         serving = [kernel for kernel in kernels if kernel.serves(kinds)]
-        for seed, kernel, build in product(selection.seeds, serving, selection.builds):
-            yield Planned(
-                case_of(kernel, kinds, workload, Seeded(family, seed, FIXTURE_VERSION), build),
-                workload.repeats,
-            )
+        for seed, kernel in product(selection.seeds, serving):
+            drawn = Seeded(family, seed, FIXTURE_VERSION)
+            for build in builds_of(kernel, selection.builds):
+                yield Planned(case_of(kernel, kinds, workload, drawn, build), workload.repeats)
 
 
 def _workloads(
@@ -112,20 +111,31 @@ def case_of(kernel: Kernel, kinds: tuple[str, ...], workload: Workload, drawn: S
     )
 
 
-def cells(builds: Iterable[Build] = DEFAULT_BUILDS) -> tuple[CellName, ...]:
-    """Every cell that a device can fill, in the matrix' order."""
+def builds_of(kernel: Kernel, named: Iterable[Build] = ()) -> tuple[Build, ...]:
+    """The builds that are named, or its own; `declared` only where the kernel declares one."""
+    wanted = tuple(named) or kernel.builds
+    return tuple(build for build in wanted if build is not Build.DECLARED or build in kernel.builds)
+
+
+def cells(builds: Iterable[Build] = ()) -> tuple[CellName, ...]:
+    """Every cell that a device can fill, in the matrix' order; in every kernel's own builds unless named."""
+    named, found = tuple(builds), list(_kernels_by_kinds())
     return tuple(
         CellName(kernel.op, kernel.name, kind_label(kinds), build)
-        for build in builds
-        for kernel, kinds in _kernels_by_kinds()
+        for build in named or (*DEFAULT_BUILDS, Build.DECLARED)
+        for kernel, kinds in found
+        if build in builds_of(kernel, named)
     )
 
 
 def digest() -> str:
-    """SHA-256 over the source digests of every cell in the default builds: what a worker's checkout has."""
+    """SHA-256 over the source digests of every cell in the default builds: what a worker's checkout has.
+
+    A user's catalog isn't part of it: its kernels travel with their cases.
+    """
     sha = hashlib.sha256()
-    for build in DEFAULT_BUILDS:
-        for kernel, kinds in _kernels_by_kinds():
+    with registry.searching({}):
+        for build, (kernel, kinds) in product(DEFAULT_BUILDS, _kernels_by_kinds()):
             sha.update(f"{kernel.id} {kind_label(kinds)} {source.digest(kernel.id, kinds, build)}\n".encode())
     return sha.hexdigest()
 

@@ -58,7 +58,7 @@ def texts() -> list[tuple[str, str]]:
     """Every (kernel, kind) with a text of its own, in the catalog's order; kind is empty for none."""
     return [
         (kernel_id, kind)
-        for kernel_id, kernel in registry.all_kernels().items()
+        for kernel_id, kernel in registry.built_in().items()
         if hasattr(kernel, "body")
         for kind in (registry.kinds() if registry.op(kernel.op).matrices else [""])
         if not kind or kernel.serves((kind,))

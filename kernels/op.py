@@ -95,6 +95,7 @@ class Kernel(ABC):
     x_dtype: str = "f32"  # of the activations that its cases have
     out_dtype: str = "f32"
     packing: str = ""  # id of the weight layout that its matrices are in; empty: GGML's blocks
+    builds: tuple[Build, ...] = (Build.EXACT, Build.DEFAULT)  # that run unless others are named
 
     @property
     def id(self) -> str:

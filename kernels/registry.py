@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import kernels.kinds
 import kernels.layouts
 import kernels.ops
-from kernels.errors import UnknownName
+from kernels.errors import UnknownName, UsageError
 from kernels.kind import Kind
 from kernels.layout import WeightLayout
-from kernels.op import Kernel, LaunchKernel, Op
+from kernels.op import Kernel, LaunchKernel, Op, SelfContained
 
 
 def _modules(package: Any) -> list[str]:
@@ -69,14 +73,47 @@ def op(name: str) -> Op:
 
 
 @cache
-def all_kernels() -> dict[str, Kernel]:
-    """Every kernel by its id, op/name."""
+def built_in() -> dict[str, Kernel]:
+    """Every kernel of the farm's own by its id, op/name."""
     found: list[Kernel] = []
     for op_name in ops():
         package = importlib.import_module(f"kernels.ops.{op_name}")
         modules = [importlib.import_module(f"{package.__name__}.{name}") for name in _modules(package)]
         found += [module.KERNEL for module in modules if hasattr(module, "KERNEL")]
     return {kernel.id: kernel for kernel in found}
+
+
+# Kernels of a user's catalog, by id; of this thread of work alone, so that one never meets another's.
+_ADDED: ContextVar[Mapping[str, Kernel]] = ContextVar("added kernels", default=MappingProxyType({}))
+
+
+@contextmanager
+def searching(added: Mapping[str, Kernel]) -> Iterator[None]:
+    """While in it, these kernels are found beside the farm's own, in place of any that were added before.
+
+    UsageError where one of them has the name of a kernel of the farm's own.
+    """
+    if taken := sorted(set(added) & set(built_in())):
+        raise UsageError(
+            f"a catalog's kernel may not be named {taken[0]!r}: the farm has that one; rename it"
+        )
+    token = _ADDED.set(added)
+    try:
+        yield
+    finally:
+        _ADDED.reset(token)
+
+
+def all_kernels() -> Mapping[str, Kernel]:
+    """Every kernel by its id, op/name: the farm's own, then those of the catalog that is searched."""
+    added = _ADDED.get()
+    return {**built_in(), **added} if added else built_in()
+
+
+def self_contained(kernel_id: str) -> SelfContained | None:
+    """The kernel of that id if it brings its own texts and digests."""
+    found = _ADDED.get().get(kernel_id)
+    return found if isinstance(found, SelfContained) else None
 
 
 def kernel(kernel_id: str) -> Kernel:

@@ -39,9 +39,17 @@ BUILD_MEANS = {
 }
 
 
+def text(kernel_id: str, kind_name: str, unit: str = "") -> str:
+    """The whole translation unit: defines, prelude, the kind's decode body, the kernel's body.
+
+    A catalog's kernel gives its own, of all its files or of the one that `unit` names.
+    """
+    own = registry.self_contained(kernel_id)
+    return own.text(kind_name, unit) if own else _text(kernel_id, kind_name)
+
+
 @cache
-def text(kernel_id: str, kind_name: str) -> str:
-    """The whole translation unit: defines, prelude, the kind's decode body, the kernel's body."""
+def _text(kernel_id: str, kind_name: str) -> str:
     kernel = registry.launch_kernel(kernel_id)
     kind = registry.kind(kind_name) if kind_name else None
     defines = {
@@ -91,9 +99,14 @@ def table(name: str, values: np.ndarray) -> str:
     )
 
 
-@cache
 def digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
     """SHA-256 over every text a case launches, the code of plan, twin and decode, and the build's meaning."""
+    own = registry.self_contained(kernel_id)
+    return own.digest(kinds, build) if own else _digest(kernel_id, kinds, build)
+
+
+@cache
+def _digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
     kernel = registry.kernel(kernel_id)
     parts = [BUILD_MEANS[build], *(code for module in _modules(kernel) for code in _codes(module))]
     for part_id, kind_name in kernel.parts(kinds):
@@ -104,12 +117,17 @@ def digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-@cache
 def frame_digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
     """SHA-256 over what `digest` covers except the CUDA texts: geometry, arguments, twin, decode, flags.
 
     Two sources of one frame whose texts compile to the same code can't give different results.
     """
+    own = registry.self_contained(kernel_id)
+    return own.frame_digest(kinds, build) if own else _frame_digest(kernel_id, kinds, build)
+
+
+@cache
+def _frame_digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
     kernel = registry.kernel(kernel_id)
     paths = frozenset[str]().union(*map(_paths, _modules(kernel)))
     for part_id, kind_name in kernel.parts(kinds):

@@ -152,7 +152,7 @@ def selection(given: argparse.Namespace) -> Selection:
         shapes=(*shapes, *given.shape),
         families=tuple(given.family),
         seeds=tuple(given.seed) or catalog.DEFAULT_SEEDS,
-        builds=tuple(map(Build, given.build)) or catalog.DEFAULT_BUILDS,
+        builds=tuple(map(Build, given.build)),
     )
 
 

@@ -55,7 +55,7 @@ def kernel_record(kernel: Kernel) -> dict[str, Any]:
         "shape_grammar": catalog.grammar(op),
         "kinds": labels,
         "packing": kernel.packing,
-        "builds": [build.value for build in catalog.DEFAULT_BUILDS],
+        "builds": [build.value for build in kernel.builds],
         "example": {
             "kind": case.kind,
             "shape": str(case.shape),
@@ -90,7 +90,7 @@ def _launch_record(plan: Plan, launch: Launch, case: Case) -> dict[str, Any]:
 
 def _digests(kernel: Kernel, label: str) -> dict[str, str]:
     kinds = kinds_of(kernel.op, label)
-    return {build.value: source.digest(kernel.id, kinds, build) for build in catalog.DEFAULT_BUILDS}
+    return {build.value: source.digest(kernel.id, kinds, build) for build in kernel.builds}
 
 
 def print_kernels(records: Sequence[dict[str, Any]]) -> None:

@@ -12,7 +12,7 @@ from farm.cli import options
 from farm.drive import Way, submit_and_finish
 from farm.gguf_cases import DEFAULT_ROWS
 from kernels import registry
-from kernels.catalog import DEFAULT_BUILDS, DEFAULT_SEEDS, NO_KIND, Selection
+from kernels.catalog import DEFAULT_SEEDS, NO_KIND, Selection
 from kernels.errors import UsageError
 from kernels.model import Build, Rule
 
@@ -33,7 +33,11 @@ WHAT = (
     "--seed", "seeds", multiple=True, type=click.IntRange(0), default=DEFAULT_SEEDS, show_default=True
 )
 @click.option(
-    "--build", "builds", multiple=True, type=options.BUILDS, help="Both of exact and default unless named."
+    "--build",
+    "builds",
+    multiple=True,
+    type=options.BUILDS,
+    help="Exact and default, or a kernel's own, unless named.",
 )
 @options.check
 @click.option(
@@ -85,7 +89,7 @@ def order(gguf: GgufFile | None, **words: Any) -> Order:
         shapes=words["shapes"],
         families=words["families"],
         seeds=words["seeds"],
-        builds=tuple(map(Build, words["builds"])) or DEFAULT_BUILDS,
+        builds=tuple(map(Build, words["builds"])),
     )
     only = Only(words["only"]) if words["only"] else None
     return Order(

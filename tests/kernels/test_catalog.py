@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from copy import copy
 from dataclasses import replace
 
 import pytest
@@ -321,3 +322,14 @@ def test_check_refuses_a_case_typed_wrong(field: str, value: object, reason: str
     with pytest.raises(UsageError) as raised:
         catalog.check(codec.decode(Case, typed))
     assert reason in str(raised.value)
+
+
+def test_the_build_declared_is_only_for_kernels_that_declare_one() -> None:
+    kernel = registry.kernel("silu_mul/flat")
+    assert catalog.builds_of(kernel) == (Build.EXACT, Build.DEFAULT)
+    assert catalog.builds_of(kernel, (Build.CHECK, Build.DECLARED)) == (Build.CHECK,)
+    declaring = copy(kernel)
+    declaring.builds = (*kernel.builds, Build.DECLARED)
+    assert catalog.builds_of(declaring)[-1] is Build.DECLARED
+    assert catalog.builds_of(declaring, (Build.DECLARED,)) == (Build.DECLARED,)
+    assert not catalog.expand(Selection(kernels=("silu_mul/flat",), builds=(Build.DECLARED,)))

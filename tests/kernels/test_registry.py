@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from pathlib import Path
 
 import pytest
 
 import kernels.kinds
-from kernels import registry
-from kernels.errors import UnknownName
-from kernels.op import LaunchKernel
+from kernels import catalog, registry
+from kernels.errors import UnknownName, UsageError
+from kernels.op import Kernel, LaunchKernel
 
 
 def test_q_kinds_come_first_and_names_are_in_order() -> None:
@@ -63,3 +65,41 @@ def test_kernel_that_is_no_launch_is_refused_where_one_is_needed() -> None:
         if not isinstance(kernel, LaunchKernel):
             with pytest.raises(UnknownName, match="no kernel with a launch of its own named"):
                 registry.launch_kernel(kernel_id)
+
+
+def added(op: str, name: str) -> dict[str, Kernel]:
+    """The farm's silu_mul under another name."""
+    kernel = copy(registry.built_in()["silu_mul/flat"])
+    kernel.op, kernel.name = op, name
+    return {kernel.id: kernel}
+
+
+def test_added_kernels_are_found_only_while_they_are_searched() -> None:
+    mine, other = added("silu_mul", "mine"), added("silu_mul", "other")
+    with registry.searching(mine):
+        assert registry.kernel("silu_mul/mine") is mine["silu_mul/mine"]
+        assert list(registry.all_kernels()) == [*registry.built_in(), "silu_mul/mine"]
+        with registry.searching(other), pytest.raises(UnknownName, match="no kernel named 'silu_mul/mine'"):
+            registry.kernel("silu_mul/mine")
+        assert registry.kernel("silu_mul/mine").name == "mine"
+    assert registry.all_kernels() is registry.built_in()
+
+
+def test_added_kernels_are_not_seen_by_another_thread() -> None:
+    with registry.searching(added("silu_mul", "mine")), ThreadPoolExecutor(1) as pool:
+        assert "silu_mul/mine" not in pool.submit(registry.all_kernels).result()
+
+
+def test_an_added_kernel_may_not_take_the_name_of_a_built_in_one() -> None:
+    with (
+        pytest.raises(UsageError, match="may not be named 'silu_mul/flat'"),
+        registry.searching(added("silu_mul", "flat")),
+    ):
+        pass
+
+
+def test_the_catalog_digest_is_that_of_the_farms_own_kernels() -> None:
+    before = catalog.digest()
+    with registry.searching(added("silu_mul", "mine")):
+        assert catalog.digest() == before
+        assert [cell.kernel for cell in catalog.cells() if cell.op == "silu_mul"] == ["flat", "mine"] * 2

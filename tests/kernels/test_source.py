@@ -26,7 +26,7 @@ TEXTS = [
 @pytest.fixture
 def uncached() -> Iterator[None]:
     """Texts and digests made again, before and after a test that changes what they are made of."""
-    caches = (source.text, source.digest, source.code, source._codes, source._imports)
+    caches = (source._text, source._digest, source.code, source._codes, source._imports)
     for cache in caches:
         cache.cache_clear()
     yield
@@ -84,8 +84,8 @@ def test_digest_changes_with_a_kinds_text_and_only_where_it_is_used(
     before = digests()
     wrong = replace(registry.kind("Q6_K"), cuda=registry.kind("Q6_K").cuda.replace("<<", ">>", 1))
     monkeypatch.setitem(registry.kinds(), "Q6_K", wrong)
-    source.text.cache_clear()
-    source.digest.cache_clear()
+    source._text.cache_clear()
+    source._digest.cache_clear()
     changed = {
         (cell.op, cell.kernel, cell.kind) for cell, value in digests().items() if before[cell] != value
     }
@@ -104,8 +104,8 @@ def test_digest_changes_with_a_kinds_text_and_only_where_it_is_used(
 def test_digest_changes_with_geometry(uncached: None, monkeypatch: pytest.MonkeyPatch) -> None:
     before = source.digest("matvec/coalesced", ("Q4_0",), Build.EXACT)
     monkeypatch.setattr(coalesced, "ROWS", 4)
-    source.text.cache_clear()
-    source.digest.cache_clear()
+    source._text.cache_clear()
+    source._digest.cache_clear()
     assert source.digest("matvec/coalesced", ("Q4_0",), Build.EXACT) != before
 
 

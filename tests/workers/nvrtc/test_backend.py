@@ -256,8 +256,8 @@ def forgotten() -> Iterator[None]:
 def with_cuda(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives a kind another CUDA text."""
     monkeypatch.setitem(registry.kinds(), name, replace(registry.kind(name), cuda=text))
-    source.text.cache_clear()
-    source.digest.cache_clear()
+    source._text.cache_clear()
+    source._digest.cache_clear()
 
 
 def test_another_text_of_the_same_code_has_another_source_and_the_same_build(
