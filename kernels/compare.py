@@ -6,9 +6,11 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from kernels.dtypes import NARROW, bits, canonical, poison, rounded, values
 from kernels.model import Verdict, Worst
 from kernels.op import Step, Truth
 
@@ -142,24 +144,50 @@ def limits(twin: np.ndarray, truth: Truth) -> np.ndarray:
     return np.where(truth.by_twin, truth.limit + by_magnitude, truth.limit)
 
 
+def narrowed(truth: Truth, twin: np.ndarray | None, to: np.dtype[Any]) -> Truth:
+    """The truth of an output in a type below float32: half an ulp more, and the twin's where it may overflow.
+
+    Where the twin judges both results were rounded: a whole ulp. `twin` has the numbers of the twin's output.
+    """
+    if (narrow := NARROW.get(to)) is None:
+        return truth
+    size = np.abs(truth.want) + truth.limit
+    by_twin = truth.by_twin | (np.isfinite(truth.want) & (size >= narrow.overflow))
+    rounded_to = size if twin is None else np.abs(twin, dtype=np.float64)
+    more = np.where(by_twin, 2 * narrow.half_ulp(rounded_to), narrow.half_ulp(size))
+    return replace(truth, limit=truth.limit + more, by_twin=by_twin)
+
+
+def never_written(got: np.ndarray, word: int | None) -> np.ndarray:
+    """True where an output still holds the poison; nowhere for bytes, which turns of other poison tell."""
+    element = None if word is None else poison(word, got.dtype)
+    if element is None:
+        return np.zeros(got.shape, bool)
+    unwritten: np.ndarray = bits(got) == element
+    return unwritten
+
+
 def compare(
     got: np.ndarray, twin: np.ndarray | None, truth: Truth, place: Place, poison: int | None
 ) -> Compared:
-    """Holds one launch's float32 output against truth and twin; `poison` is what lay there before, if known.
+    """Holds one launch's output against truth and twin; `poison` is the word that lay there before, if known.
 
-    Without a twin, elements that are the twin's to judge are judged by nobody, and the relative figure is
-    against the oracle.
+    `got` is in its buffer's type; a twin in float32 is rounded to it. Without a twin, elements that are the
+    twin's to judge are judged by nobody, and the relative figure is against the oracle.
     """
     with np.errstate(all="ignore"):
+        unwritten = never_written(got, poison)
         if twin is None:
-            return _twinless(got, truth, place, poison)
-        return _compare(got, twin, truth, place, poison, np.zeros(got.shape, bool))
+            return _twinless(values(got), narrowed(truth, None, got.dtype), place, unwritten)
+        right = values(rounded(twin, got.dtype))
+        truth, nowhere = narrowed(truth, right, got.dtype), np.zeros(got.shape, bool)
+        return _compare(values(got), right, truth, place, unwritten, nowhere)
 
 
-def _twinless(got: np.ndarray, truth: Truth, place: Place, poison: int | None) -> Compared:
+def _twinless(got: np.ndarray, truth: Truth, place: Place, unwritten: np.ndarray) -> Compared:
     unjudged = truth.by_twin
     alone = replace(truth, by_twin=np.zeros(got.shape, bool))
-    found = _compare(got, truth.want.astype(np.float32), alone, place, poison, unjudged)
+    found = _compare(got, truth.want.astype(np.float32), alone, place, unwritten, unjudged)
     count, where = int(np.count_nonzero(unjudged)), f"{place.buffer} in launch {place.launch} {place.kernel}"
     verdict, reason = found.verdict, found.reason
     if count and verdict is Verdict.PASS:
@@ -179,9 +207,8 @@ def _twinless(got: np.ndarray, truth: Truth, place: Place, poison: int | None) -
 
 
 def _compare(
-    got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, poison: int | None, unjudged: np.ndarray
+    got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, unwritten: np.ndarray, unjudged: np.ndarray
 ) -> Compared:
-    unwritten = bits(got) == np.uint32(poison) if poison is not None else np.zeros(got.shape, bool)
     found = np.where(unwritten, np.inf, np.where(unjudged, 0.0, ratios(got, twin, truth)))
     bad = int(np.count_nonzero(found > 1))
     worst = _worst(found, got, twin, truth, place)
@@ -277,22 +304,15 @@ def relative_ratio(got: np.ndarray, twin: np.ndarray) -> float:
     return float(np.where(np.isnan(ratio), 0.0, ratio).max(initial=0.0))
 
 
-def bits(values: np.ndarray) -> np.ndarray:
-    """float32 values as uint32."""
-    return np.ascontiguousarray(values, dtype=np.float32).view(np.uint32).reshape(values.shape)
-
-
-def canonical(values: np.ndarray) -> np.ndarray:
-    """A copy in which every NaN has the same bits and every zero is +0."""
-    same = np.where(np.isnan(values), np.float32(np.nan), values).astype(np.float32)
-    same[same == 0] = 0.0
-    return same
-
-
 def output_digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 (hex) over name, shape and canonical little-endian bytes, in the order of the names."""
+    """SHA-256 (hex) over name, shape and canonical little-endian bytes, in the order of the names.
+
+    Elements of other than four bytes say how many bits they have.
+    """
     sha = hashlib.sha256()
     for name in sorted(arrays):
-        sha.update(f"{name} {arrays[name].shape}\n".encode())
-        sha.update(bits(canonical(arrays[name])).astype("<u4").tobytes())
+        told = bits(canonical(arrays[name]))
+        width = "" if told.itemsize == 4 else f" {8 * told.itemsize}"
+        sha.update(f"{name} {arrays[name].shape}{width}\n".encode())
+        sha.update(told.tobytes())
     return sha.hexdigest()

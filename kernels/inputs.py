@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kernels import packing
+from kernels.dtypes import rounded
 from kernels.errors import FarmError, UnknownName
 from kernels.families import FAMILIES, Drawing, Family, normal, routed, unit_of
 from kernels.model import Buffer, Case, FromFile, Plan, Seeded
@@ -49,6 +50,7 @@ def images(
     """The memory image of every IN and INOUT buffer, (nbytes,) uint8; equal for cases of equal inputs_key.
 
     A matrix in a weight layout is drawn, or read, as GGML blocks and then packed.
+    Activations are made in float32 and rounded to their buffer's type.
     """
     result = {buffer.name: _blank(buffer) for buffer in plan.buffers if buffer.given}
     arrays = {name: plan.buffer(name).view(image) for name, image in result.items()}
@@ -100,11 +102,13 @@ def _fill_activations(
     vectors = [operand for operand in operands if isinstance(operand, Vector) and not operand.weights]
     if isinstance(case.x, FromFile):
         for vector, values in _activations_from_file(case.x, vectors, _matrices(operands), files):
-            arrays[vector.name][...] = values
+            arrays[vector.name][...] = rounded(values, arrays[vector.name].dtype)
         return
     matrices = _matrices(operands)
     for vector in vectors:
-        arrays[vector.name][...] = _seeded_vector(case.x, vector, matrices)
+        arrays[vector.name][...] = rounded(
+            _seeded_vector(case.x, vector, matrices), arrays[vector.name].dtype
+        )
 
 
 def _fill_ids(case: Case, operands: tuple[Operand, ...], arrays: dict[str, np.ndarray]) -> None:

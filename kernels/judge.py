@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernels import packing, registry
-from kernels.compare import Compared, Place, bits, canonical, compare, output_digest
+from kernels.compare import Compared, Place, compare, output_digest
+from kernels.dtypes import bits, canonical, rounded, values
 from kernels.errors import FarmError
 from kernels.model import Case, Comparison, Launch, Plan, Role, Verdict
 from kernels.op import JudgedOp, Step
@@ -103,9 +104,12 @@ def _judge_launch(
 
 
 def step_of(launch: Launch, plan: Plan, images: Images, family: str) -> Step:
-    """The launch's actual operands, matrices as GGML blocks; given where no other launch made them."""
+    """The launch's actual operands: matrices as GGML blocks, 16-bit floats as float32.
+
+    They are given where no other launch made them.
+    """
     arrays = packing.unpacked(plan, launch, images)
-    read = {role: array for role, array in arrays.items() if not written(role)}
+    read = {role: values(array) for role, array in arrays.items() if not written(role)}
     given = all(plan.buffer(name).given for role, name in launch.buffers.items() if not written(role))
     kind = registry.kind(launch.kind) if launch.kind else None
     return Step(read, launch.scalars, kind, family, given)
@@ -189,20 +193,35 @@ def outputs(plan: Plan, images: Images) -> dict[str, np.ndarray]:
     return {b.name: b.view(images[b.name]) for b in plan.buffers if b.put_out}
 
 
+def written_buffers(plan: Plan) -> list[str]:
+    """The names of what is judged, in the order of the launches that write it."""
+    return [name for launch in plan.checks for role, name in launch.buffers.items() if written(role)]
+
+
+def puts_out_bytes(plan: Plan) -> bool:
+    """Whether a launch writes bytes, in which no poison can be told from a right value."""
+    return any(plan.buffer(name).dtype == "u1" for name in written_buffers(plan))
+
+
 def repeats(plan: Plan, turns: Sequence[Images]) -> str:
     """Why turns of one case differ, which is a FAIL; empty if every written element has the same bits.
 
-    Empty, too, where the plan says that they may differ.
+    Each turn starts with a poison of its own, so that bytes which nobody writes differ too. Empty as well
+    where the plan says that turns may differ.
     """
     if not plan.deterministic:
         return ""
-    names = [name for launch in plan.checks for role, name in launch.buffers.items() if written(role)]
-    for name in names:
+    for name in written_buffers(plan):
         first = _canonical_bits(plan, name, turns[0])
         for turn, images in enumerate(turns[1:], start=1):
             if differing := np.argwhere(first != _canonical_bits(plan, name, images)).tolist():
                 element = f"element {tuple(differing[0])} of {name} differs between turn 0 and {turn}"
-                return f"nondeterministic: {element} ({len(differing)} of {first.size} differ)"
+                why = (
+                    "nondeterministic or never written"
+                    if plan.buffer(name).dtype == "u1"
+                    else "nondeterministic"
+                )
+                return f"{why}: {element} ({len(differing)} of {first.size} differ)"
     return ""
 
 
@@ -225,5 +244,6 @@ def twin_outputs(plan: Plan, images: Images) -> dict[str, np.ndarray]:
             made = registry.launch_kernel(launch.kernel).twin(step)
             if made is None:
                 raise NoTwin(f"{launch.kernel} has no twin; take another backend, or declare one")
-            plan.buffer(name).view(result[name])[...] = made
+            out = plan.buffer(name).view(result[name])
+            out[...] = rounded(made, out.dtype)
     return result

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from kernels import codec
+from kernels import codec, dtypes
 from kernels.built import BuildRecord
 from kernels.layout import Packing
 
@@ -171,7 +171,7 @@ class Buffer:
     """A typed view in an allocation of its own: an image of `nbytes` bytes, the view starts at `offset`."""
 
     name: str
-    dtype: str  # numpy's short names: u1, f4, …
+    dtype: str  # numpy's short names: u1, f2, f4, …; or bf16
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # bytes
     offset: int  # bytes from the start of the image
@@ -193,12 +193,12 @@ class Buffer:
 
     def view(self, image: np.ndarray) -> np.ndarray:
         """The logical array inside a (nbytes,) uint8 memory image; no copy."""
-        return np.ndarray(self.shape, np.dtype(self.dtype), image, self.offset, self.strides)
+        return np.ndarray(self.shape, dtypes.dtype(self.dtype), image, self.offset, self.strides)
 
 
 def packed(name: str, shape: tuple[int, ...], role: Role, dtype: str = "f4") -> Buffer:
     """A contiguous row-major buffer at offset 0."""
-    size = np.dtype(dtype).itemsize
+    size = dtypes.dtype(dtype).itemsize
     strides = tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
     return Buffer(name, dtype, shape, strides, 0, size * math.prod(shape), role)
 

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 import workers.backends
+from kernels import dtypes
 from kernels.built import BuildRecord
 from kernels.errors import FarmError, UnknownName
 from kernels.model import Buffer, Build, Device, LaunchRecord, Plan
@@ -87,17 +88,24 @@ def executes(backend: Backend) -> bool:
 POISONS = (0x7FC0DEAD, 0xFFC1BEEF, 0x7FC2F00D)  # float32 NaNs with a payload no kernel makes, one a turn
 
 
-def poisoned(nbytes: int, turn: int) -> np.ndarray:
-    """A (nbytes,) uint8 image filled with the turn's poison: an element nobody writes gives itself away."""
-    words = np.full(-(-nbytes // 4), POISONS[turn % len(POISONS)], np.uint32)
+def poisoned(nbytes: int, turn: int, dtype: str = "f4") -> np.ndarray:
+    """A (nbytes,) uint8 image filled with the turn's poison: an element nobody writes gives itself away.
+
+    Bytes do so by differing between turns: those of turn 0 and turn 1 are equal at no offset.
+    """
+    word, of = POISONS[turn % len(POISONS)], dtypes.dtype(dtype)
+    element = dtypes.poison(word, of)
+    size = 4 if element is None else of.itemsize
+    words = np.full(-(-nbytes // size), word if element is None else element, f"<u{size}")
     return words.view(np.uint8)[:nbytes]
 
 
 def filled(buffer: Buffer, turn: int) -> np.ndarray:
     """The (nbytes,) uint8 image of an OUT or SCRATCH buffer before a run: its fill, or poison."""
-    image = poisoned(buffer.nbytes, turn)
+    image = poisoned(buffer.nbytes, turn, buffer.dtype)
     if buffer.fill is not None:
-        buffer.view(image)[...] = buffer.fill
+        view = buffer.view(image)
+        view[...] = dtypes.rounded(np.array(buffer.fill, np.float32), view.dtype)
     return image
 
 

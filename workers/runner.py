@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from kernels import inputs, judge, registry, source
+from kernels.dtypes import values
 from kernels.errors import FarmError
 from kernels.judge import Judged
 from kernels.model import Build, Case, Comparison, Evidence, Plan, Role, Rule, Verdict
@@ -176,7 +177,7 @@ def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, st
     draft.inputs_digest = images.digest
     if request.inputs_digest not in ("", images.digest):
         return Verdict.ERROR, _differs("inputs", images.digest, request.inputs_digest)
-    _launch(draft, backend, plan, images.by_name, turns(request, backend))
+    _launch(draft, backend, plan, images.by_name, turns(request, backend, plan))
     draft.enter("compare")
     return _decide(draft, plan, images)
 
@@ -217,10 +218,13 @@ def _build(draft: Draft, backend: Backend, plan: Plan) -> tuple[Verdict, str]:
     return Verdict.PASS, BUILT
 
 
-def turns(request: Request, backend: Backend) -> int:
-    """How often a case runs: as asked, and in the exact build at least once in every execution order."""
+def turns(request: Request, backend: Backend, plan: Plan) -> int:
+    """How often a case runs: as asked, and in the exact build at least once in every execution order.
+
+    Twice where it puts out bytes: any byte can be right, so one that nobody wrote shows by differing.
+    """
     orders = backend.orders if request.case.build is Build.EXACT else 1
-    return max(request.repeats, orders, 1)
+    return max(request.repeats, orders, 2 if judge.puts_out_bytes(plan) else 1)
 
 
 def _differs(what: str, here: str, asked: str) -> str:
@@ -309,8 +313,8 @@ def written_inputs(plan: Plan, given: Mapping[str, np.ndarray], runs: Iterable[R
 
 
 def save_output(plan: Plan, run: Run, path: Path) -> None:
-    """Writes the plan's output as .npy; several follow one another, flat."""
-    outs = [buffer.view(run.images[buffer.name]) for buffer in plan.buffers if buffer.put_out]
+    """Writes the plan's output as .npy, 16-bit floats as the float32 that they are; several outputs flat."""
+    outs = [values(buffer.view(run.images[buffer.name])) for buffer in plan.buffers if buffer.put_out]
     whole = outs[0] if len(outs) == 1 else np.concatenate([out.reshape(-1) for out in outs])
     np.save(path, whole, allow_pickle=False)
 

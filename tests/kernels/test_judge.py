@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from kernels import inputs, registry
-from kernels.judge import Judged, judge, outputs, repeats, step_of, twin_outputs, worst_block, written
+from kernels.judge import (
+    Judged,
+    judge,
+    outputs,
+    puts_out_bytes,
+    repeats,
+    step_of,
+    twin_outputs,
+    worst_block,
+    written,
+)
 from kernels.model import BufferArg, Build, Case, Launch, Plan, Role, Seeded, Shape, Verdict, packed
 from kernels.op import JudgedOp
 
@@ -238,3 +248,47 @@ def test_twin_outputs_share_inputs_and_give_every_buffer() -> None:
 )
 def test_written_roles_are_out_and_its_numbers(role: str, is_written: bool) -> None:
     assert written(role) == is_written
+
+
+def as_dtype(plan: Plan, name: str, dtype: str) -> Plan:
+    """The plan with one buffer of another type, packed."""
+    kept = {b.name: b for b in plan.buffers}
+    kept[name] = packed(name, kept[name].shape, kept[name].role, dtype)
+    return replace(plan, buffers=tuple(kept.values()))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "bf16"])
+def test_activations_of_16_bits_are_judged_as_the_numbers_they_are(dtype: str) -> None:
+    case = case_of()
+    plan = as_dtype(plan_of(case), "x", dtype)
+    images = twin_outputs(plan, inputs.images(case, plan, registry.op(case.op).operands(case)))
+    step = step_of(plan.launches[0], plan, images, "ordinary")
+    assert (step.arrays["x"].dtype, plan.buffer("x").nbytes) == (np.float32, 2 * 160)
+    whole = inputs.images(case, plan_of(case), registry.op(case.op).operands(case))["x"].view(np.float32)
+    assert 0 < np.abs(step.arrays["x"] - whole).max() < 2.0**-6
+    assert judged(case, plan, images).comparison.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("dtype", ["f2", "bf16"])
+def test_an_output_of_16_bits_is_judged_in_its_type(dtype: str) -> None:
+    case = case_of()
+    plan = as_dtype(plan_of(case), "out", dtype)
+    images = ran(case, plan_of(case))
+    images = twin_outputs(plan, {name: images[name] for name in ("weights", "x")})
+    found = judged(case, plan, images)
+    assert (found.comparison.verdict, found.comparison.bit_exact) == (Verdict.PASS, True)
+    images["out"].view("<u2")[4] += 1  # one ulp
+    assert judged(case, plan, images).comparison.bad == 1
+    assert judged(case, plan, images).output_digest != found.output_digest
+
+
+def test_bytes_that_differ_between_turns_were_perhaps_never_written() -> None:
+    plan = as_dtype(plan_of(case_of()), "out", "u1")
+    assert puts_out_bytes(plan)
+    assert not puts_out_bytes(plan_of(case_of()))
+    first = {"out": np.arange(9, dtype=np.uint8)}
+    second = {"out": np.arange(9, dtype=np.uint8)}
+    assert repeats(plan, [first, second]) == ""
+    second["out"][5] ^= 0x80
+    said = "nondeterministic or never written: element (5,) of out differs between turn 0 and 1"
+    assert repeats(plan, [first, second]) == f"{said} (1 of 9 differ)"

@@ -8,12 +8,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from kernels import inputs, judge, registry
+from kernels import dtypes, inputs, judge, registry
 from kernels.model import Build, Case, Device, Plan, Role, Seeded, Verdict
 from kernels.op import Workload
 from tests.workers.cases import matvec_case, request_for
 from workers import backend
-from workers.backend import POISONS, Backend, Run, Unavailable
+from workers.backend import POISONS, Backend, Run, Unavailable, poisoned
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.runner import run_case
@@ -117,6 +117,18 @@ def test_what_no_kernel_writes_holds_the_poison_of_the_turn(runs_here: Backend, 
     wider = tuple(replace(b, nbytes=b.nbytes + 8) if b.role is Role.OUT else b for b in plan.buffers)
     run = runs_here.run(replace(plan, buffers=wider), images, runs_here.devices()[0], turn)
     assert run.images["out"][-8:].view(np.uint32).tolist() == [POISONS[turn]] * 2
+
+
+@pytest.mark.parametrize("dtype", ["f2", "bf16"])
+def test_an_element_of_16_bits_that_nobody_wrote_gives_itself_away(dtype: str) -> None:
+    of = dtypes.dtype(dtype)
+    for turn, word in enumerate(POISONS):
+        image = poisoned(6, turn, dtype)
+        assert dtypes.bits(image.view(of)).tolist() == [dtypes.poison(word, of)] * 3
+
+
+def test_bytes_that_nobody_wrote_differ_between_the_first_two_turns() -> None:
+    assert (poisoned(64, 0, "u1") != poisoned(64, 1, "u1")).all()
 
 
 def test_outputs_have_the_same_bits_in_every_order(runs_here: Backend) -> None:

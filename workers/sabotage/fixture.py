@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels import catalog, judge, registry
-from kernels.compare import Compared, Place, bits, canonical, compare, relative_ratio
+from kernels import catalog, dtypes, judge, registry
+from kernels.compare import Compared, Place, compare, never_written, relative_ratio
+from kernels.dtypes import bits, canonical, rounded, values
 from kernels.model import Buffer, BufferArg, Build, Case, Launch, Plan, Role
 from kernels.op import JudgedOp, Truth
 from workers.backend import POISONS, poisoned
@@ -47,7 +48,7 @@ class Fixture:
     def run(self, module: Module, entry: str, turn: int) -> np.ndarray:
         """The output after one launch; raises what the launch raises."""
         buffer = self.arena.buffers[self.out.name]
-        buffer.view[:] = poisoned(self.out.nbytes, turn)
+        buffer.view[:] = poisoned(self.out.nbytes, turn, self.out.dtype)
         launch = self.launch
         module.launch(entry, launch.grid, launch.block, launch.dynamic_shared_bytes, self.args, turn % TURNS)
         return self.out.view(buffer.view).copy()
@@ -71,14 +72,15 @@ class Fixture:
 
     def usual(self, got: np.ndarray) -> Usual:
         """What the usual rules see; an element nobody wrote is the zero that a fresh buffer holds."""
-        filled = np.where(bits(got) == np.uint32(POISONS[0]), np.float32(0), got)
+        filled = np.where(never_written(got, POISONS[0]), np.float32(0), values(got))
         with np.errstate(all="ignore"):
             error = filled.astype(np.float64) - self.truth.want
             counted = np.isfinite(error) & ~self.truth.by_twin
             squared = float(np.sum(np.square(error[counted])))
             wanted = float(np.sum(np.square(self.truth.want[counted])))
-            odd = not np.array_equal(np.isnan(filled), np.isnan(self.twin))
-            off = relative_ratio(filled, self.twin) > 1
+            twin = values(self.twin)
+            odd = not np.array_equal(np.isnan(filled), np.isnan(twin))
+            off = relative_ratio(filled, twin) > 1
         return Usual(odd or off, odd or squared > NMSE_LIMIT * wanted)
 
 
@@ -110,13 +112,14 @@ def fixture(case: Case, cache: ImageCache) -> Fixture:
         images.setdefault(buffer.name, np.zeros(buffer.nbytes, np.uint8))
     step = judge.step_of(launch, plan, images, case.family)
     with np.errstate(all="ignore"):
+        out = plan.buffer(launch.buffers["out"])
         truth, twin = op.truth(kernel, step), kernel.twin(step)
     assert twin is not None  # the kernels that are mutated are the farm's own
+    made = rounded(twin, dtypes.dtype(out.dtype))
     arena = _arena(plan, images)
-    out = plan.buffer(launch.buffers["out"])
     place = Place(0, launch.kernel, out.name, case.family, -1 if launch.kind else 0)
     label = f"{case.shape} {case.family}"
-    return Fixture(label, launch, arena, _arguments(launch, plan, arena), out, truth, twin, place)
+    return Fixture(label, launch, arena, _arguments(launch, plan, arena), out, truth, made, place)
 
 
 def _arena(plan: Plan, images: dict[str, np.ndarray]) -> Arena:
