@@ -165,6 +165,13 @@ def open_campaigns(s: Session) -> tuple[CampaignRow, ...]:
     return _campaigns(s, campaign.c.closed_us.is_(None))
 
 
+def newest_open(s: Session) -> int:
+    """The id of the newest open campaign; 0 where every campaign has its verdicts."""
+    return (
+        s.execute(sa.select(sa.func.max(campaign.c.id)).where(campaign.c.closed_us.is_(None))).scalar() or 0
+    )
+
+
 def campaign_row(s: Session, campaign_id: int) -> CampaignRow:
     """One campaign; UsageError names the ones there are."""
     for row in _campaigns(s, campaign.c.id == campaign_id) if campaign_id <= LARGEST_ID else ():

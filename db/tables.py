@@ -272,3 +272,16 @@ sabotage = Table(
     Column("equivalents", Integer, nullable=False),
     Column("survivors_json", Text, nullable=False),  # names of mutants
 )
+
+token = Table(
+    "token",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("sha256", SHA256, nullable=False, unique=True),  # of the secret, which is kept nowhere
+    Column("devices", String(128), nullable=False),  # glob: whose evidence it may bring
+    Column("created_us", BigInteger, nullable=False),
+    Column("expires_us", BigInteger, nullable=False),
+    Column("revoked_us", BigInteger),
+    Column("used_us", BigInteger),
+)

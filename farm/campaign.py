@@ -81,7 +81,9 @@ def submit(database: Database, order: Order, work: Work, boards: Sequence[Board]
     planned = planned if runs else one_per_source(planned)
     with database.reading() as s:
         sms = {b.device.device_class: dict(b.device.fingerprint).get("sm", "") for b in boards}
-        kept = keep(planned, order.only, targets, capability.cells(s), sms) if order.only else planned
+        cells = capability.cells(s) if order.only else ()
+        asked = targets or known_targets(order, cells)
+        kept = keep(planned, order.only, asked, cells, sms) if order.only else planned
         known = campaign.known_inputs(s, {item.case.inputs_key for item in kept})
     if not kept:
         raise FarmError(_why_empty(order, work))
@@ -100,6 +102,12 @@ def submit(database: Database, order: Order, work: Work, boards: Sequence[Board]
         )
         jobs = campaign.campaign_row(s, campaign_id).jobs
     return Submitted(campaign_id, jobs)
+
+
+def known_targets(order: Order, cells: Iterable[Capability]) -> list[Target]:
+    """Where evidence came from before, for an order that is stored before any device is at hand."""
+    pairs = {(cell.key.backend, cell.device_class) for cell in cells if cell.key.backend in order.backends}
+    return [Target(name, place, per_source=not executes(name)) for name, place in sorted(pairs)]
 
 
 def target(backend: str, device: Device) -> Target:

@@ -11,7 +11,7 @@ from db.campaign import CampaignRow
 from db.session import Database, Session
 from farm.campaign import deadline_s, targets_here
 from farm.writer import Writer
-from kernels.model import Verdict
+from kernels.model import Device, Verdict
 from workers import protocol
 from workers.protocol import Acknowledged, Ask, Complete, Hello, Lease, Leases, Renew, Renewed, Welcome
 
@@ -45,6 +45,7 @@ class Coordinator:
         self._ttl_s = ttl_s
         self._lock = threading.Lock()
         self._workers: dict[str, Hello] = {}
+        self._joined: dict[str, int] = {}  # worker id -> the newest campaign that knows its device
         self._writer = Writer(database)
         self.epoch, held = self._writer.do(self._begin)
         # Leases of the epoch before may belong to workers that still run: each gets one full TTL to say so.
@@ -57,8 +58,8 @@ class Coordinator:
         """Takes a worker in and makes the jobs that open campaigns want of its device; or says why not."""
         if reason := self._refuses(message):
             return Welcome(False, reason, self.epoch, self._ttl_s)
-        self._writer.do(lambda s: self._join(s, message))
-        self._workers[message.worker_id] = message
+        joined = self._writer.do(lambda s: self._join(s, message))
+        self._workers[message.worker_id], self._joined[message.worker_id] = message, joined
         return Welcome(True, "", self.epoch, self._ttl_s)
 
     def lease(self, message: Ask) -> Leases:
@@ -66,7 +67,9 @@ class Coordinator:
         hello = self._known(message.worker_id, message.epoch)
         self.reap()
         worker = queue.Worker(hello.worker_id, hello.device.slug, hello.device.device_class, hello.backends)
-        leased, owed = self._writer.do(lambda s: self._lease(s, worker, message.limit))
+        seen = self._joined[message.worker_id]
+        leased, owed, joined = self._writer.do(lambda s: self._lease(s, worker, message.limit, seen))
+        self._joined[message.worker_id] = joined
         self._date(lease.attempt_id for lease in leased)
         return Leases(tuple(map(_lease, leased)), 0.0 if leased else RETRY_AFTER_S, drained=not owed)
 
@@ -139,17 +142,34 @@ class Coordinator:
             for attempt in attempts:
                 self._leases.pop(attempt, None)
 
-    def _join(self, s: Session, hello: Hello) -> None:
+    def _join(self, s: Session, hello: Hello) -> int:
+        """Takes the device in and makes its jobs; the newest campaign that has some of it."""
         queue.demand_epoch(s, self.epoch)
         device.see(s, hello.device, self._now_us())
-        for row in campaign.open_campaigns(s):
-            targets = targets_here(row.selection, hello.device, hello.backends)
-            campaign.add_targets(s, row.id, targets, self._now_us())
+        return self._add_jobs(s, hello.device, hello.backends, seen=0)
 
-    def _lease(self, s: Session, worker: queue.Worker, limit: int) -> tuple[tuple[queue.Leased, ...], bool]:
-        """What the worker gets, and whether any open job of its class is left, held ones included."""
+    def _add_jobs(self, s: Session, board: Device, backends: tuple[str, ...], seen: int) -> int:
+        """Makes the jobs that open campaigns newer than `seen` want of a board; the newest campaign's id."""
+        newest = max(seen, campaign.newest_open(s))
+        if newest > seen:
+            queue.demand_epoch(s, self.epoch)
+            for row in campaign.open_campaigns(s):
+                if row.id > seen:
+                    targets = targets_here(row.selection, board, backends)
+                    campaign.add_targets(s, row.id, targets, self._now_us())
+        return newest
+
+    def _lease(
+        self, s: Session, worker: queue.Worker, limit: int, seen: int
+    ) -> tuple[tuple[queue.Leased, ...], bool, int]:
+        """What the worker gets, whether any open job of its class is left, and the newest campaign it knows.
+
+        A campaign that was submitted since makes its jobs for the worker's device first.
+        """
+        board = self._workers[worker.worker_id].device
+        joined = self._add_jobs(s, board, worker.backends, seen)
         leased = queue.lease(s, self.epoch, worker, limit, self._now_us())
-        return leased, bool(leased) or queue.owes(s, worker)
+        return leased, bool(leased) or queue.owes(s, worker), joined
 
     def _note(self, s: Session, started: list[str], returned: list[str]) -> None:
         queue.start(s, self.epoch, started, self._now_us())

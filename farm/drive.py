@@ -53,6 +53,20 @@ def submit_and_finish(url: str, order: Order, way: Way) -> int:
         return _finish(database, submitted.campaign_id, here, way, work.listed)
 
 
+def submit_and_leave(url: str, order: Order, as_json: bool) -> int:
+    """Stores the campaign of an order for whoever leases: a head, a gateway, or `farm resume` later."""
+    work = plan(order)
+    database = open_database(url)
+    campaign_id = submit(database, order, work, (), wall_clock()).campaign_id
+    if as_json:
+        with database.reading() as s:
+            click.echo(json.dumps(_figures(campaign.campaign_row(s, campaign_id), work.listed)))
+    else:
+        click.echo(f"campaign {campaign_id} is stored; every device that joins gets its jobs, farm resume "
+                   f"{campaign_id} runs it here")  # fmt: skip
+    return 0
+
+
 def resume_and_finish(url: str, wanted: int | None, way: Way) -> int:
     """Runs what a campaign still owes, the newest open one unless another is wanted; gives the exit code."""
     database = open_existing(url)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-import uuid
 from collections.abc import Callable, Sequence
 
 from db.campaign import CampaignRow
@@ -16,47 +14,10 @@ from farm.interrupt import postponed
 from farm.progress import Bar
 from kernels import catalog
 from kernels.errors import FarmError
-from workers.agent import Agent
-from workers.isolate import Isolated
-from workers.protocol import Hello
-from workers.spool import Spool
-from workers.state import state_folder
+from workers.board_thread import BoardThread
 
 GLANCE_S = 0.1  # how often the bar moves
 INTERRUPTED = 130
-
-
-class BoardThread(threading.Thread):
-    """One board's agent, and how its life ended."""
-
-    def __init__(self, coordinator: Coordinator, board: Board) -> None:
-        super().__init__(name=board.device.slug)
-        self._spool = Spool(state_folder() / "spool" / f"{board.device.slug}.jsonl")
-        hello = Hello(str(uuid.uuid4()), board.device, board.backends, catalog.digest())
-        self.agent = Agent(coordinator, hello, self._spool, Isolated)
-        self.failure = ""
-        # Waited for instead of join(): a join that Ctrl-C interrupts takes a running thread for an ended one
-        # (Python 3.11).
-        self.ended = threading.Event()
-
-    def run(self) -> None:
-        try:
-            summary = self.agent.run()
-        except Exception as error:  # noqa: BLE001 - whatever ended the agent, the main thread says it
-            self.failure = str(error) if isinstance(error, FarmError) else f"{type(error).__name__}: {error}"
-        else:
-            self.failure = summary.reason if summary.refused else ""
-        finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        """Closes the spool; whatever that comes to, nobody waits for this thread any more."""
-        try:
-            self._spool.close()
-        except OSError as error:  # a full disk: the lines stay in the file as it is
-            self.failure = self.failure or f"{type(error).__name__}: {error}"
-        finally:
-            self.ended.set()
 
 
 def run(database: Database, campaign_id: int, boards: Sequence[Board], bar: Bar) -> CampaignRow:
@@ -67,7 +28,7 @@ def run(database: Database, campaign_id: int, boards: Sequence[Board], bar: Bar)
         # The agents use the same database: a lock of its pool that this thread keeps for good stops them all.
         with postponed() as step:
             for board in boards:
-                threads.append(BoardThread(coordinator, board))
+                threads.append(BoardThread(coordinator, board.device, board.backends))
                 threads[-1].start()
             return _watch(coordinator, campaign_id, threads, bar, step)
     finally:

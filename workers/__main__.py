@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit status; one line on stderr for whatever could not be done."""
     given = _parser().parse_args(argv)
     try:
-        return devices(given) if given.command == "devices" else run(given)
+        return COMMANDS[given.command](given)
     except FarmError as error:
         print(f"workers: {error}", file=sys.stderr)
         return error.exit_code
@@ -67,7 +67,34 @@ def _parser() -> argparse.ArgumentParser:
     run_.add_argument("--bundle", type=Path, required=True, metavar="FILE", help="where the evidence goes")
     devices_ = commands.add_parser("devices", help="what this machine can run cases on")
     devices_.add_argument("--json", action="store_true")
+    _add_pull(commands.add_parser("pull", help="work for a gateway until stopped"))
     return parser
+
+
+def _add_pull(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="URL", help="https://HOST:PORT of `farm gateway`")
+    parser.add_argument(
+        "--token-file", type=Path, required=True, metavar="FILE", help="what farm token new printed"
+    )
+    parser.add_argument(
+        "--ca", default="", metavar="FILE", help="PEM that the gateway's certificate is checked by"
+    )
+    parser.add_argument("--backend", action="append", default=[], help="host and cuda unless named")
+    parser.add_argument("--device", default="*", metavar="GLOB", help="class, board name, slug or UUID")
+    parser.add_argument("--drain", action="store_true", help="end when there is nothing left to do")
+
+
+def pull_(given: argparse.Namespace) -> int:
+    """Works for a gateway; says how many cases ran."""
+    # Imported here: only this command needs the HTTP library.
+    from workers import gateway_calls, pull
+
+    if given.ca and not Path(given.ca).is_file():
+        raise FarmError(f"{given.ca}: no such file; --ca is the gateway's certificate in PEM")
+    carry = gateway_calls.carrier(given.url, gateway_calls.read_token(given.token_file), given.ca)
+    ran = pull.pull(carry, pull.Pull(tuple(given.backend), given.device, given.drain))
+    print(f"workers: {ran} cases ran", file=sys.stderr)
+    return 0
 
 
 def devices(given: argparse.Namespace) -> int:
@@ -199,6 +226,9 @@ def summary(counts: Counter[Verdict], skipped: int, unstarted: int, path: Path) 
     parts += [f"{skipped} there before"] if skipped else []
     parts += [f"{unstarted} not started for lack of time"] if unstarted else []
     return f"{', '.join(parts)}; evidence in {path}"
+
+
+COMMANDS = {"devices": devices, "run": run, "pull": pull_}
 
 
 if __name__ == "__main__":

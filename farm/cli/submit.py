@@ -9,7 +9,7 @@ import click
 from farm.boards import wanted_backends
 from farm.campaign import GgufFile, Only, Order
 from farm.cli import options
-from farm.drive import Way, submit_and_finish
+from farm.drive import Way, submit_and_finish, submit_and_leave
 from farm.gguf_cases import DEFAULT_ROWS
 from kernels import registry
 from kernels.catalog import DEFAULT_SEEDS, NO_KIND, Selection
@@ -52,13 +52,14 @@ WHAT = (
     help=f"With --gguf: sample larger matrices; {DEFAULT_ROWS} unless named, 0 takes all.",
 )
 @click.option("--only", type=click.Choice([only.value for only in Only]), help="Cells in that state alone.")
+@click.option("--detach", is_flag=True, help="Store it for the devices of a running farm, and return.")
 @options.rule
 @options.local
 @options.database
 @options.as_json
 def submit(
     all_kinds: bool, check: bool, gguf: str | None, batch: int | None, rows: int | None,
-    local: bool, url: str, as_json: bool, **words: Any,
+    detach: bool, local: bool, url: str, as_json: bool, **words: Any,
 ) -> int:  # fmt: skip
     """Run a selection of cases and show the matrix.
 
@@ -77,7 +78,10 @@ def submit(
         raise UsageError("--gguf takes its shapes from the file; leave out --shape")
     if check:
         words["builds"] = (*words["builds"], Build.CHECK.value)
-    return submit_and_finish(url, order(gguf_file(gguf, batch, rows), **words), Way(local, as_json))
+    wanted = order(gguf_file(gguf, batch, rows), **words)
+    if detach:
+        return submit_and_leave(url, wanted, as_json)
+    return submit_and_finish(url, wanted, Way(local, as_json))
 
 
 def order(gguf: GgufFile | None, **words: Any) -> Order:

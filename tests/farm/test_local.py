@@ -16,7 +16,6 @@ from click.testing import Result
 from db.campaign import campaign_row, jobs_of
 from db.session import Database, open_existing
 from farm import ray_home
-from farm.boards import Board
 from farm.coordinator import Coordinator
 from farm.local import BoardThread
 from kernels import registry
@@ -174,7 +173,7 @@ def test_a_spool_that_can_not_be_closed_is_a_failure_and_still_an_end(
     close = Spool.close
     monkeypatch.setattr(Spool, "close", full)
     monkeypatch.setenv("FARM_STATE", str(tmp_path))
-    thread = BoardThread(coordinator, Board(DEVICE, ("no such backend",)))
+    thread = BoardThread(coordinator, DEVICE, ("no such backend",))
     thread.start()
     assert thread.ended.wait(60)
     assert "No space left on device" in thread.failure

@@ -1,0 +1,90 @@
+"""Makes, lists and revokes the tokens of workers that come through the gateway."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from datetime import UTC, datetime
+
+import click
+
+from db import token as tokens
+from db.session import open_database, open_existing
+from farm.cli import options
+from farm.terminal import console, shown, table
+from kernels.errors import UsageError
+
+DAY_US = 86_400_000_000
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+@click.group("token", short_help=__doc__)
+def token() -> None:
+    """Makes, lists and revokes the tokens of workers that come through the gateway."""
+
+
+@token.command("new")
+@click.argument("name")
+@click.option(
+    "--device", "glob", default="*", show_default=True, metavar="GLOB", help="By class, board or UUID."
+)
+@click.option("--days", type=click.IntRange(1, 366), default=7, show_default=True, help="Until it expires.")
+@options.database
+def new(name: str, glob: str, days: int, url: str) -> None:
+    """Make a token and print it to stdout, this once: only its digest is kept."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f"token name {name!r}: want 1 to 64 letters, digits and _ . -")
+    if not glob or len(glob) > 128:
+        raise UsageError(f"--device {glob[:40]!r}: want a glob of 1 to 128 characters")
+    now = time.time_ns() // 1000
+    with open_database(url).writing() as s:
+        secret = tokens.create(s, name, devices=glob, now_us=now, expires_us=now + days * DAY_US)
+    click.echo(secret)
+    click.echo(f"farm: token {name} for {glob}, {days} days; keep it in a file of mode 0600", err=True)
+
+
+@token.command("list")
+@options.database
+@options.as_json
+def list_(url: str, as_json: bool) -> None:
+    """List the tokens; their secrets are kept nowhere."""
+    now = time.time_ns() // 1000
+    with open_existing(url).reading() as s:
+        rows = tokens.tokens(s)
+    if as_json:
+        click.echo(json.dumps({"tokens": [record(row, now) for row in rows]}, indent=1))
+        return
+    grid = table("token", "devices", "state", "expires", "last used")
+    for row in rows:
+        said = record(row, now)
+        words = (said[name] or "never" for name in ("name", "devices", "state", "expires", "last_used"))
+        grid.add_row(*map(shown, words))
+    console().print(grid if rows else "no tokens; farm token new NAME makes one")
+
+
+@token.command("revoke")
+@click.argument("name")
+@options.database
+def revoke(name: str, url: str) -> None:
+    """End a token at once; what its worker holds is given to others when its leases run out."""
+    with open_existing(url).writing() as s:
+        tokens.revoke(s, name, time.time_ns() // 1000)
+
+
+def record(row: tokens.TokenRow, now_us: int) -> dict[str, str | None]:
+    return {
+        "name": row.name,
+        "devices": row.devices,
+        "state": row.state(now_us),
+        "created": _day(row.created_us),
+        "expires": _day(row.expires_us),
+        "last_used": _day(row.used_us) if row.used_us else None,
+    }
+
+
+def _day(stamp_us: int) -> str:
+    return datetime.fromtimestamp(stamp_us / 1e6, UTC).isoformat(timespec="seconds")
+
+
+COMMAND = token

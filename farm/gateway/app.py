@@ -1,0 +1,102 @@
+"""The gateway as a web application: JSON in, JSON out, and limits before anything is read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from fastapi import FastAPI, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from db import token
+from db.queue import StaleEpoch as Superseded
+from db.session import Database
+from db.token import Refused
+from farm.gateway.guard import Guarded, Ledger, OutOfScope, TooOften
+from kernels.errors import FarmError
+from workers import json_calls
+from workers.protocol import Coordinator
+
+MOST_BYTES = 16 << 20  # of one message: 64 evidence lines are below 1 MiB
+RETRY_S = 1  # what a client that asks too often is told to wait
+
+# What a refusal is to HTTP; the first class that fits counts.
+STATUS: tuple[tuple[type[FarmError], int], ...] = (
+    (Refused, 401),
+    (OutOfScope, 403),
+    (TooOften, 429),
+    (Superseded, 503),
+    (FarmError, 400),
+)
+
+
+class TooLarge(FarmError):
+    """A message over the limits."""
+
+
+def application(
+    database: Database,
+    coordinator: Coordinator,
+    ledger: Ledger,
+    superseded: Callable[[str], None],
+    now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+) -> FastAPI:
+    """POST /v1/{call} for the four calls and GET /health; `superseded` hears of another head."""
+    app = FastAPI(title="kernel farm gateway", docs_url=None, redoc_url=None, openapi_url=None)
+
+    def answer(call: str, bearer: str, text: str) -> str:
+        with database.reading() as s:
+            row = token.find(s, bearer, now_us())
+        ledger.charge(row.id)
+        said = json_calls.answer(Guarded(coordinator, row, ledger), call, text)
+        if call == "hello":
+            with database.writing() as s:
+                token.used(s, row.id, now_us())
+        return said
+
+    @app.get("/health")
+    def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.post("/v1/{call}")
+    async def call(call: str, request: Request) -> Response:
+        try:
+            bearer = bearer_of(request.headers.get("authorization", ""))
+            text = await body(request)
+            return Response(
+                await run_in_threadpool(answer, call, bearer, text), media_type="application/json"
+            )
+        except TooLarge as error:
+            return _plain(413, error)
+        except FarmError as error:
+            if isinstance(error, Superseded):
+                superseded(str(error))
+            return _plain(next(code for kind, code in STATUS if isinstance(error, kind)), error)
+
+    return app
+
+
+def bearer_of(header: str) -> str:
+    """The secret of an Authorization header; Refused for anything else."""
+    scheme, _, secret = header.partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        raise Refused("no token; send Authorization: Bearer …")
+    return secret.strip()
+
+
+async def body(request: Request) -> str:
+    """The message's text, read no further than the limit; TooLarge, or FarmError where it is no UTF-8."""
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MOST_BYTES:
+            raise TooLarge(f"a message of more than {MOST_BYTES} bytes; send fewer lines at once")
+    try:
+        return data.decode("utf8")
+    except UnicodeDecodeError:
+        raise FarmError("the message is no UTF-8") from None
+
+
+def _plain(status: int, error: FarmError) -> Response:
+    headers = {"Retry-After": str(RETRY_S)} if status in (429, 503) else {}
+    return Response(" ".join(str(error).split())[:500], status, headers, media_type="text/plain")

@@ -1,0 +1,135 @@
+"""What one token's bearer may do: the four calls for its own devices, and nothing in anybody else's name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from db.token import TokenRow
+from farm.boards import matches
+from kernels.errors import FarmError
+from kernels.model import Device, Evidence
+from workers.protocol import (
+    Acknowledged,
+    Ask,
+    Complete,
+    Coordinator,
+    Hello,
+    Leases,
+    Renew,
+    Renewed,
+    StaleEpoch,
+    Welcome,
+)
+
+TRUST = "rented"
+MOST_LEASES = 64  # in one answer
+MOST_NAMES = 4096  # attempts in one message
+
+
+class OutOfScope(FarmError):
+    """The token isn't for this device, or this worker isn't the token's."""
+
+
+class TooOften(FarmError):
+    """More calls than the token's rate allows; the client waits and asks again."""
+
+
+@dataclass
+class Bucket:
+    """Calls that a token has left: `rate_s` more each second, at most `burst`."""
+
+    rate_s: float
+    burst: float
+    left: float
+    at_s: float
+
+    def take(self, now_s: float) -> bool:
+        self.left = min(self.burst, self.left + (now_s - self.at_s) * self.rate_s)
+        self.at_s = now_s
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+
+@dataclass
+class Ledger:
+    """What the gateway remembers between calls: whose worker is whose, and how many calls are left."""
+
+    clock: Callable[[], float]
+    rate_s: float = 50.0
+    burst: float = 200.0
+    owners: dict[str, int] = field(default_factory=dict)  # worker id -> token id
+    buckets: dict[int, Bucket] = field(default_factory=dict)  # by token id
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def charge(self, token_id: int) -> None:
+        """Counts a call; TooOften where the token has none left."""
+        with self.lock:
+            now = self.clock()
+            bucket = self.buckets.setdefault(token_id, Bucket(self.rate_s, self.burst, self.burst, now))
+            if not bucket.take(now):
+                raise TooOften(f"more than {self.rate_s:g} calls a second; wait and ask again")
+
+    def claim(self, worker_id: str, token_id: int) -> None:
+        """Makes a worker the token's; OutOfScope where it is another's."""
+        with self.lock:
+            if self.owners.setdefault(worker_id, token_id) != token_id:
+                raise OutOfScope("this worker id belongs to another token")
+
+    def demand(self, worker_id: str, token_id: int) -> None:
+        """StaleEpoch for a worker that hasn't said hello here, as after a restart of the gateway."""
+        with self.lock:
+            if worker_id not in self.owners:
+                raise StaleEpoch("this gateway doesn't know the worker; say hello")
+            if self.owners[worker_id] != token_id:
+                raise OutOfScope("this worker id belongs to another token")
+
+
+class Guarded:
+    """A coordinator as the bearer of one token sees it; its evidence is marked rented."""
+
+    def __init__(self, coordinator: Coordinator, token: TokenRow, ledger: Ledger) -> None:
+        self._coordinator = coordinator
+        self._token = token
+        self._ledger = ledger
+
+    def hello(self, message: Hello) -> Welcome:
+        self._demand_device(message.device)
+        self._ledger.claim(message.worker_id, self._token.id)
+        return self._coordinator.hello(message)
+
+    def lease(self, message: Ask) -> Leases:
+        self._ledger.demand(message.worker_id, self._token.id)
+        return self._coordinator.lease(replace(message, limit=max(0, min(message.limit, MOST_LEASES))))
+
+    def renew(self, message: Renew) -> Renewed:
+        self._ledger.demand(message.worker_id, self._token.id)
+        for noun, names in (
+            ("held", message.held),
+            ("started", message.started),
+            ("returned", message.returned),
+        ):
+            if len(names) > MOST_NAMES:
+                raise FarmError(f"{noun}: {len(names)} attempts in one message; {MOST_NAMES} are the most")
+        return self._coordinator.renew(message)
+
+    def complete(self, message: Complete) -> Acknowledged:
+        self._ledger.demand(message.worker_id, self._token.id)
+        for line in message.evidence:
+            self._demand_device(line.device)
+        return self._coordinator.complete(replace(message, evidence=tuple(map(marked, message.evidence))))
+
+    def _demand_device(self, device: Device) -> None:
+        if not matches(device, self._token.devices):
+            raise OutOfScope(
+                f"device {device.slug} ({device.device_class}) isn't covered by this token, "
+                f"which is for {self._token.devices}"
+            )
+
+
+def marked(line: Evidence) -> Evidence:
+    """A line as the farm stores it, whatever it said about its own origin."""
+    return replace(line, origin="worker", trust=TRUST)

@@ -1,0 +1,144 @@
+"""Runs the gateway: its socket, its coordinator, and the clock that takes silent workers' leases back."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from db.session import Database
+from farm.coordinator import TTL_S, Coordinator
+from farm.gateway.app import application
+from farm.gateway.guard import Ledger
+from kernels import catalog
+from kernels.errors import FarmError, UsageError
+
+REAP_S = TTL_S / 2
+BACKLOG = 1024
+OPEN_CALLS = 2048  # connections at the same time; more are answered with 503
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the gateway listens, and who makes its HTTPS."""
+
+    host: str
+    port: int  # 0: any
+    cert: str = ""  # PEM; empty where there is no TLS here
+    key: str = ""
+    behind_proxy: bool = False  # which ends TLS
+
+    def refuse_plain(self) -> None:
+        """UsageError where tokens would cross a network unencrypted."""
+        if bool(self.cert) != bool(self.key):
+            raise UsageError("--cert and --key go together")
+        if not (self.cert or self.behind_proxy or is_loopback(self.host)):
+            raise UsageError(
+                f"{self.host} is no loopback address, and tokens must not cross a network unencrypted; "
+                "give --cert and --key, or --behind-proxy where a proxy ends TLS"
+            )
+        for path in filter(None, (self.cert, self.key)):
+            if not Path(path).is_file():
+                raise FarmError(f"{path}: no such file; openssl or your certificate authority makes one")
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextlib.contextmanager
+def listening(place: Place) -> Iterator[socket.socket]:
+    """A socket bound to the address; FarmError where it can't be had."""
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((place.host, place.port))
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise FarmError(f"can't listen on {place.host}:{place.port}: {reason}") from None
+        sock.listen(BACKLOG)
+        yield sock
+
+
+class Server(uvicorn.Server):
+    """Ends at SIGINT or SIGTERM as one that was asked to: uvicorn's own raises the signal once more."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {
+            number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def serve(database: Database, place: Place, ready: Callable[[str, int], None]) -> None:
+    """Answers until interrupted; `ready` gets address and epoch. FarmError when another head begins."""
+    place.refuse_plain()
+    with listening(place) as sock, contextlib.closing(Coordinator(database, catalog.digest())) as coordinator:
+        ended: list[str] = []
+        app = application(database, coordinator, Ledger(time.monotonic), ended.append)
+        server = Server(
+            uvicorn.Config(
+                app,
+                ssl_certfile=place.cert or None,
+                ssl_keyfile=place.key or None,
+                log_level="critical",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=OPEN_CALLS,
+                lifespan="off",
+            )
+        )
+        scheme = "https" if place.cert else "http"
+        ready(f"{scheme}://{_host(place.host)}:{sock.getsockname()[1]}", coordinator.epoch)
+        with reaping(coordinator, server, ended):
+            server.run(sockets=[sock])
+    if ended:
+        raise FarmError(ended[0])
+
+
+@contextlib.contextmanager
+def reaping(coordinator: Coordinator, server: uvicorn.Server, ended: list[str]) -> Iterator[None]:
+    """Takes silent workers' leases back while nobody calls; ends the server when another head has begun."""
+    done = threading.Event()
+
+    def reap() -> None:
+        while not done.wait(REAP_S):
+            try:
+                coordinator.reap()
+            except FarmError as error:
+                ended.append(str(error))
+            if ended:
+                server.should_exit = True
+                return
+
+    thread = threading.Thread(target=reap, name="reaper", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

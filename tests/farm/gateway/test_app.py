@@ -1,0 +1,213 @@
+"""The gateway against workers, strangers and hostile messages."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from db import evidence, queue, token
+from db.campaign import jobs_of
+from db.session import Database
+from farm.campaign import Submitted
+from farm.coordinator import Coordinator
+from farm.gateway import app as gateway_app
+from kernels import catalog, codec
+from kernels.model import Device, Verdict
+from workers.protocol import Ask, Complete, Hello, Renew, StaleEpoch
+
+
+def hello_text(device: Device, worker_id: str = "", backends: tuple[str, ...] = ("twin",)) -> str:
+    return codec.canonical(Hello(worker_id or str(uuid.uuid4()), device, backends, catalog.digest()))
+
+
+def test_a_worker_finishes_the_campaign_and_its_lines_are_rented(
+    door,
+    make_agent: Callable[..., object],
+    coordinator: Coordinator,
+    submitted: Submitted,
+    database: Database,
+) -> None:
+    agent = make_agent(coordinator, greet=False)
+    agent.coordinator = door.caller(door.token())
+    agent.hello()
+    leases = agent.ask().leases
+    assert len(leases) == submitted.jobs == 6
+    agent.renew(*leases, started=leases)
+    for lease in leases:  # a line says what it likes about itself
+        line = replace(agent.line(lease, Verdict.PASS), trust="own", origin="coordinator")
+        agent.coordinator.complete(Complete(agent.worker_id, agent.epoch, (line,)))
+    assert not coordinator.progress(submitted.campaign_id).is_open
+    with database.reading() as s:
+        lines = [evidence.get(s, job.evidence_id).line for job in jobs_of(s, submitted.campaign_id)]
+    assert [(line.trust, line.origin) for line in lines] == [("rented", "worker")] * 6
+
+
+def test_a_hello_notes_that_the_token_was_used(door, agent, database: Database) -> None:
+    secret = door.token()
+    door.caller(secret).hello(Hello("w", agent.device, ("twin",), catalog.digest()))
+    with database.reading() as s:
+        assert [row.used_us for row in token.tokens(s)] == [door.now_us]
+
+
+@pytest.mark.parametrize(
+    ("header", "why"),
+    [
+        ({}, "no token"),
+        ({"Authorization": "Basic Zm9v"}, "no token"),
+        ({"Authorization": "Bearer "}, "no token"),
+        ({"Authorization": "Bearer farm_wrong"}, "unknown"),
+        ({"Authorization": "Bearer ' OR '1'='1"}, "unknown"),
+    ],
+)
+def test_a_stranger_gets_nothing(door, agent, header: dict[str, str], why: str) -> None:
+    door.token()
+    for call in ("hello", "lease", "renew", "complete", "nothing"):
+        said = door.client.post(f"/v1/{call}", content=hello_text(agent.device), headers=header)
+        assert said.status_code == 401
+        assert why in said.text
+
+
+def test_nothing_else_is_served(door) -> None:
+    secret = door.token()
+    for path in ("/", "/docs", "/openapi.json", "/v1", "/v1/hello/x", "/../farm.db", "/metrics"):
+        assert door.client.get(path, headers={"Authorization": f"Bearer {secret}"}).status_code in (404, 405)
+    assert door.client.get("/health").json() == {"status": "ok"}
+
+
+def test_a_revoked_token_is_out_at_the_next_call(door, agent, database: Database) -> None:
+    secret = door.token()
+    caller = door.caller(secret)
+    epoch = caller.hello(Hello("w", agent.device, ("twin",), catalog.digest())).epoch
+    with database.writing() as s:
+        token.revoke(s, "bench", door.now_us)
+    status, said = door.post("lease", codec.canonical(Ask("w", epoch, 1)), secret)
+    assert (status, "revoked" in said) == (401, True)
+
+
+def test_a_token_covers_its_devices_only(door, agent) -> None:
+    secret = door.token(devices="rtx-*")
+    status, said = door.post("hello", hello_text(agent.device), secret)
+    assert status == 403
+    assert said == "device cpu-test-1 (cpu-test) isn't covered by this token, which is for rtx-*"
+
+
+def test_a_line_about_another_device_is_refused(door, agent, coordinator: Coordinator) -> None:
+    agent.hello()
+    lease = agent.ask().leases[0]
+    secret = door.token(devices="rtx-*")
+    board = Device("rtx-1", "rtx-3090", "RTX 3090", "uuid-9")
+    epoch = door.caller(secret).hello(Hello("w", board, ("twin",), catalog.digest())).epoch
+    forged = codec.canonical(Complete("w", epoch, (agent.line(lease, Verdict.PASS),)))
+    assert door.post("complete", forged, secret)[0] == 403
+
+
+def test_nobody_speaks_for_the_worker_of_another_token(door, agent) -> None:
+    mine, other = door.token(), door.token("other")
+    epoch = door.caller(mine).hello(Hello("w", agent.device, ("twin",), catalog.digest())).epoch
+    for call, message in (
+        ("lease", Ask("w", epoch, 1)),
+        ("renew", Renew("w", epoch, ())),
+        ("complete", Complete("w", epoch, ())),
+        ("hello", Hello("w", agent.device, ("twin",), catalog.digest())),
+    ):
+        assert door.post(call, codec.canonical(message), other)[0] == 403
+        assert door.post(call, codec.canonical(message), mine)[0] == 200
+
+
+def test_a_worker_unknown_here_is_asked_to_say_hello(door) -> None:
+    with pytest.raises(StaleEpoch, match="say hello"):
+        door.caller(door.token()).lease(Ask("never seen", 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not a JSON message"),
+        ("{", "not a JSON message"),
+        ("[]", "Hello: got '[]', want an object"),
+        ('{"worker_id": 7}', "Hello"),
+        ("[" * 100_000, "not a JSON message"),
+        (b"\xff\xfe", "no UTF-8"),
+        ('{"worker_id": ' + "9" * 5000 + "}", "not a JSON message"),
+    ],
+)
+def test_a_damaged_message_is_one_line(door, text: str | bytes, why: str) -> None:
+    status, said = door.post("hello", text, door.token())
+    assert (status, said.count("\n")) == (400, 0)
+    assert why in said
+    assert len(said) <= 500
+
+
+def test_an_unknown_call_names_the_four(door) -> None:
+    status, said = door.post("drop", "{}", door.token())
+    assert (status, said) == (400, "no call named 'drop'; there are hello, lease, renew, complete")
+
+
+def test_a_huge_message_is_not_read_to_its_end(door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_app, "MOST_BYTES", 1000)
+    secret, sent = door.token(), []
+
+    def parts():
+        for _ in range(50):
+            sent.append(1)
+            yield b"x" * 100
+
+    said = door.client.post("/v1/hello", content=parts(), headers={"Authorization": f"Bearer {secret}"})
+    assert (said.status_code, said.text) == (
+        413,
+        "a message of more than 1000 bytes; send fewer lines at once",
+    )
+
+
+def test_too_many_attempts_in_one_message(door, agent) -> None:
+    secret = door.token()
+    epoch = door.caller(secret).hello(Hello("w", agent.device, ("twin",), catalog.digest())).epoch
+    many = tuple(str(number) for number in range(4097))
+    status, said = door.post("renew", codec.canonical(Renew("w", epoch, (), many)), secret)
+    assert (status, said) == (400, "started: 4097 attempts in one message; 4096 are the most")
+
+
+def test_names_with_sql_in_them_are_names(door, agent, database: Database) -> None:
+    device = replace(agent.device, slug="x", name="'; DROP TABLE job; --", uuid="\"' --")
+    caller = door.caller(door.token())
+    welcome = caller.hello(Hello("'; DELETE FROM job; --", device, ("twin",), catalog.digest()))
+    assert welcome.accepted
+    assert caller.renew(Renew("'; DELETE FROM job; --", welcome.epoch, ("') OR 1=1 --",))).dropped == (
+        "') OR 1=1 --",
+    )
+    with database.reading() as s:
+        assert len(jobs_of(s, 1)) == 6
+
+
+def test_calls_beyond_the_rate_wait(door, agent, clock) -> None:
+    secret, other = door.token(), door.token("other")
+    statuses = [door.post("hello", hello_text(agent.device), secret)[0] for _ in range(101)]
+    assert statuses == [200] * 100 + [429]
+    assert door.post("hello", hello_text(agent.device), other)[0] == 200  # its neighbour has its own
+    clock.now += 0.1
+    assert door.post("hello", hello_text(agent.device), secret)[0] == 200
+
+
+def test_another_head_ends_the_gateway(door, agent, database: Database) -> None:
+    secret = door.token()
+    caller = door.caller(secret)
+    epoch = caller.hello(Hello("w", agent.device, ("twin",), catalog.digest())).epoch
+    with database.writing() as s:
+        queue.raise_epoch(s, 99)
+    status, said = door.post("lease", codec.canonical(Ask("w", epoch, 1)), secret)
+    assert status == 503
+    assert "another coordinator is in charge" in said
+    assert door.superseded == [said]
+
+
+def test_answers_are_json(door, agent) -> None:
+    secret = door.token()
+    said = door.client.post(
+        "/v1/hello", content=hello_text(agent.device), headers={"Authorization": f"Bearer {secret}"}
+    )
+    assert said.headers["content-type"] == "application/json"
+    assert json.loads(said.text)["Welcome"]["accepted"] is True

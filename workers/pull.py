@@ -1,0 +1,99 @@
+"""Works for a gateway until stopped: one agent for each board of this machine."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import FrameType
+
+from kernels.errors import FarmError, UsageError
+from kernels.model import Device
+from workers import backend as backends
+from workers.backend import Unavailable
+from workers.board_thread import BoardThread
+from workers.json_calls import Caller
+
+DEFAULT_BACKENDS = ("host", "cuda")  # where they are available
+GLANCE_S = 0.5
+
+
+@dataclass(frozen=True)
+class Pull:
+    """What a worker was told."""
+
+    backends: tuple[str, ...] = ()  # empty: the default ones
+    device: str = "*"  # glob
+    drain: bool = False  # end when nothing is left to do, instead of waiting for the next campaign
+
+
+def pull(carry: Callable[[str, str], str], order: Pull) -> int:
+    """Works until interrupted, or drained where that was asked for; how many cases ran.
+
+    FarmError where no board fits, where the gateway refuses one, or where an agent fails.
+    """
+    boards = survey(order.backends)
+    chosen = {device: names for device, names in boards.items() if fits(device, order.device)}
+    if not chosen:
+        there = ", ".join(device.slug for device in boards)
+        raise UsageError(f"no device here matches {order.device!r}; there are {there}")
+    caller = Caller(carry)
+    threads = [BoardThread(caller, d, names, stays=not order.drain) for d, names in chosen.items()]
+    with StoppingOnSignals(threads):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while not thread.ended.wait(GLANCE_S):
+                pass
+    if failures := [f"{thread.name}: {thread.failure}" for thread in threads if thread.failure]:
+        raise FarmError("; ".join(failures))
+    return sum(thread.summary.ran for thread in threads if thread.summary)
+
+
+def survey(named: Sequence[str]) -> dict[Device, list[str]]:
+    """This machine's devices with the backends that work on each; FarmError says why there are none."""
+    found: dict[Device, list[str]] = {}
+    reasons = []
+    for name in named or [name for name in DEFAULT_BACKENDS if name in backends.names()]:
+        try:
+            for device in backends.backend(name).devices():
+                found.setdefault(device, []).append(name)
+        except Unavailable as error:
+            reasons.append(str(error))
+    if not found:
+        raise FarmError(f"nothing here can run a case: {'; '.join(reasons)}")
+    return found
+
+
+def fits(device: Device, glob: str) -> bool:
+    """Whether a glob names the device by class, board name, slug or UUID, in any case of letters."""
+    words = (device.device_class, device.name, device.slug, device.uuid)
+    return any(fnmatchcase(word.lower(), glob.lower()) for word in words)
+
+
+class StoppingOnSignals:
+    """SIGINT and SIGTERM let the running cases end and give the rest back; the second one ends at once."""
+
+    def __init__(self, threads: Sequence[BoardThread]) -> None:
+        self._threads = threads
+        self._before: dict[int, object] = {}
+        self._asked = threading.Event()
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._stop)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() gave back
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self._asked.is_set():
+            raise KeyboardInterrupt
+        self._asked.set()
+        print("workers: ends when the running cases have ended", file=sys.stderr, flush=True)
+        for thread in self._threads:
+            thread.agent.stop()
