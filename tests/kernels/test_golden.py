@@ -68,6 +68,7 @@ WRONG = {
     "Q4_0": ("q -= np.int8(8)", "q = q.reshape(-1, 2, 16)[:, ::-1].reshape(-1, 32) - np.int8(8)"),
     "Q4_1": ("out += half(", "out -= half("),
     "Q5_0": ("fifth <<= 4", "fifth[:, 16:] = fifth[:, 12:28].copy() << 4"),  # qh shifted by 12, not by 16
+    "Q5_1": ("q <<= 4", "q[:, 16:] = q[:, 12:28].copy() << 4"),  # the same
     "Q8_0": ('"i1", 32', '"u1", 32'),  # read unsigned
     "Q2_K": ("scales & 0xF", "scales >> 4"),
     "Q3_K": ("third &= 1", "third = ~third & 1"),  # hmask's meaning inverted

@@ -143,6 +143,8 @@ def test_mxfp4_scale_byte_zero_is_a_subnormal_and_not_zero() -> None:
     assert np.abs(registry.kind("MXFP4").decode(blocks)).max() == 12 * 2.0**-128
 
 
-def test_q5_0_fifth_bits_vary() -> None:
-    blocks = random_blocks(registry.kind("Q5_0"))
+@pytest.mark.parametrize("name", ["Q5_0", "Q5_1"])
+def test_fifth_bits_vary(name: str) -> None:
+    blocks = random_blocks(registry.kind(name))
+    registry.kind(name).pin(blocks)
     assert len(np.unique(blocks["qh"])) > 250
