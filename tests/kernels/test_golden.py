@@ -75,6 +75,8 @@ WRONG = {
     "Q4_K": ("w -= low[:, :, None]", "pass"),  # min dropped
     "Q5_K": (">> BITS", ">> BITS[::-1]"),
     "Q6_K": ('"scales", "i1"', '"scales", "u1"'),  # scales read unsigned
+    "TQ1_0": ("rest > 170", "rest > 128"),  # halves for thirds
+    "TQ2_0": ("q &= 3", "q &= 1"),
     "IQ4_NL": ("-127, -104", "-104, -127"),
     "IQ4_XS": ("np.arange(0, 16, 2", "np.arange(0, 8, 1"),  # scales_h shifted by one bit a group
     "MXFP4": ("6, 8, 12, 0", "6, 8, 16, 0"),

@@ -130,6 +130,8 @@ WRONG = {
     "Q4_K": [(">> shift & 0xF) - low", ">> shift & 0xF)"), ("8 * i + 4 * run", "8 * i + 4 - 4 * run")],
     "Q5_K": [(">> bit & 1", ">> 0 & 1"), ("0x01010101u) << 4", "0x01010101u) << 3")],
     "Q6_K": [("sub & 6", "sub & 4"), ("(float)(signed char)scales[4]", "(float)scales[4]")],
+    "TQ1_0": [("sub < 10 ? sub >> 1", "sub < 10 ? sub >> 2"), ("digit(first, n)", "digit(first, 4 - n)")],
+    "TQ2_0": [("sub & 6", "sub & 2"), ("q >> 2 * run", "q >> 2 * (run ^ 1)")],
     "IQ4_NL": [("(4 * sub)", "(4 - 4 * sub)"), ("lane & 15", "lane & 7")],
     "IQ4_XS": [
         ("(sub & 1) << 2", "4 - ((sub & 1) << 2)"),
