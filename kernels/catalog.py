@@ -70,9 +70,12 @@ def expand(selection: Selection) -> tuple[Planned, ...]:
 def _cases(
     op: Op, kernels: list[Kernel], kinds: tuple[str, ...], shapes: list[Shape] | None, selection: Selection
 ) -> Iterator[Planned]:
+    # Those that read the same bytes follow one another.
+    by_inputs = sorted(kernels, key=lambda kernel: (kernel.packing, kernel.x_dtype))
+    serving = [kernel for kernel in by_inputs if kernel.serves(kinds)]
     for workload, family in _workloads(op, kinds, shapes, selection):
-        serving = [kernel for kernel in kernels if kernel.serves(kinds)]
-        for seed, kernel in product(selection.seeds, serving):
+        running = serving if selection.shapes else [k for k in serving if family in k.families(workload)]
+        for seed, kernel in product(selection.seeds, running):
             drawn = Seeded(family, seed, FIXTURE_VERSION)
             for build in builds_of(kernel, selection.builds):
                 yield Planned(case_of(kernel, kinds, workload, drawn, build), workload.repeats)

@@ -63,6 +63,7 @@ class Workload:
     layout: Layout = field(default_factory=Layout)
     repeats: int = 1
     scalars: tuple[tuple[str, float], ...] = ()
+    narrow: tuple[str, ...] = ()  # families for kernels that are another's with activations of 16 bits
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,10 @@ class Kernel(ABC):
     def serves(self, kinds: tuple[str, ...]) -> bool:
         """Whether it exists for these kinds, one per matrix of the op; where not there is no cell to fill."""
         return True
+
+    def families(self, workload: Workload) -> tuple[str, ...]:
+        """Those that a plain submit runs it with, of one of its op's quick workloads."""
+        return workload.families
 
     def refuses(self, case: Case) -> str:
         """Why this kernel won't run a case that its op accepts; empty if it will."""

@@ -66,6 +66,18 @@ def test_a_kernel_has_cells_and_cases_of_the_kinds_it_serves_only(monkeypatch: p
         catalog.check(replace(refused, kernel="block"))
 
 
+def test_a_kernel_runs_the_families_that_it_takes_of_a_quick_workload(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    block = registry.kernel("matvec/block")
+    monkeypatch.setattr(type(block), "families", lambda self, workload: workload.families[:1])
+    fewer = catalog.expand(Selection(kernels=("matvec/block",), kinds=("Q4_0",)))
+    assert {one.case.family for one in fewer} == {"ordinary", "specials"}  # a workload has specials alone
+    assert set(fewer) < set(BLOCK_Q4_0)
+    named = Selection(kernels=("matvec/block",), kinds=("Q4_0",), shapes=("3x64",), families=("sparse",))
+    assert [one.case.family for one in catalog.expand(named)] == ["sparse"] * 2  # asked for by name
+
+
 def test_everything_fills_exactly_the_cells() -> None:
     assert set(by_cell(EVERYTHING)) == set(catalog.cells())
 
