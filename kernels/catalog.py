@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 
 from kernels import registry, source
 from kernels.errors import UnknownName, UsageError
@@ -13,6 +13,7 @@ from kernels.families import FAMILIES
 from kernels.inputs import FIXTURE_VERSION
 from kernels.model import Build, Case, Seeded, Shape, kind_label
 from kernels.op import Kernel, Op, Workload
+from kernels.tiers import Tier, workloads
 
 DEFAULT_BUILDS = (Build.EXACT, Build.DEFAULT)
 DEFAULT_SEEDS = (0,)
@@ -33,6 +34,7 @@ class Selection:
     families: tuple[str, ...] = ()
     seeds: tuple[int, ...] = DEFAULT_SEEDS
     builds: tuple[Build, ...] = ()  # empty: those that each kernel runs in unless others are named
+    tiers: tuple[Tier, ...] = ()  # quick where none is named
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,13 @@ def expand(selection: Selection) -> tuple[Planned, ...]:
     _demand_known("family", selection.families, FAMILIES)
     chosen = _kernels(selection)
     shapes = _shapes(selection.shapes, list(chosen))
-    planned = [
-        planned
-        for op_name, kernels in chosen.items()
-        for kinds in _kind_tuples(registry.op(op_name), selection.kinds)
-        for planned in _cases(registry.op(op_name), kernels, kinds, shapes.get(op_name), selection)
-    ]
-    return tuple(planned)
+    found: dict[Case, Planned] = {}
+    for op_name, kernels in chosen.items():
+        for kinds in _kind_tuples(registry.op(op_name), selection.kinds):
+            for one in _cases(registry.op(op_name), kernels, kinds, shapes.get(op_name), selection):
+                if one.case not in found or found[one.case].repeats < one.repeats:  # tiers overlap
+                    found[one.case] = one
+    return tuple(found.values())
 
 
 def _cases(
@@ -84,12 +86,13 @@ def _cases(
 def _workloads(
     op: Op, kinds: tuple[str, ...], shapes: list[Shape] | None, selection: Selection
 ) -> Iterator[tuple[Workload, str]]:
-    """Named shapes with the named families, or what is left of the op's quick tier."""
+    """Named shapes with the named families, or what is left of the op's tiers."""
     if selection.shapes:
         for shape, family in product(shapes or [], selection.families or ("ordinary",)):
             yield Workload(shape), family
         return
-    for workload in op.quick(tuple(registry.kind(kind) for kind in kinds)):
+    named = tuple(registry.kind(kind) for kind in kinds)
+    for workload in chain(*(workloads(op, tier, named) for tier in selection.tiers or (Tier.QUICK,))):
         for family in workload.families:
             if not selection.families or family in selection.families:
                 yield workload, family

@@ -22,11 +22,11 @@ OVERFLOW = 2.0**127  # sums of magnitudes from here on may leave float32 on the 
 # to 2.4 U*S, the twins of the quick tier up to 5.3 (mul_mm adds one after another), while the proven
 # gamma(chain)*S would let a dropped element pass at long rows. Structured inputs can line the errors up, so
 # only the proven bound is fair to them.
-CALIBRATED = ("ordinary", "tiny")
+CALIBRATED = ("ordinary", "tiny", "large", "last_row")
 CALIBRATED_UNITS = 16
 
 # Families that may have NaN and Inf in what the oracle wants; anywhere else that is a broken fixture.
-MAY_BE_NON_FINITE = ("specials", "file")
+MAY_BE_NON_FINITE = ("specials", "extreme", "file")
 
 RELATIVE = 1e-4  # the usual rule: error against RELATIVE * max(|twin|, 1); recorded, and it misses much
 WORST_ROWS = 4

@@ -21,6 +21,11 @@ TOKENS = (np.inf, -np.inf, np.nan, 2.0**120, -(2.0**120))  # one in every fourth
 SCALES = (0x0001, 0x7C00, 0x7EFE, 0x7BFF, 0x0000, 0xFC00, 0x8380, 0x8000, 0x03FE, 0xFBFF)
 # The same without what would put NaN or Inf in an intermediate and so in every later output.
 MILD_SCALES = (0x0001, 0x8380, 0x0000, 0x8000)
+# High bytes of finite float16: subnormal ones of both signs, and from 57344 to the largest. The low byte,
+# which is what E8M0 and E4M3 scales take, goes through all its values.
+EXTREME_HIGH = np.array([0x00, 0x83, 0x01, 0x7B, 0x82, 0x02, 0xFB, 0x81, 0x03, 0x80], np.uint16)
+MILD_HIGH = EXTREME_HIGH[EXTREME_HIGH & 0x7F < 4]
+LARGE = np.float32(2.0**17)  # about 1e5: past float16's largest number, and every sum of products is finite
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Family:
     detects: str
     x: Callable[[np.ndarray, Drawing], np.ndarray]
     weights: Callable[[np.ndarray, Matrix, tuple[Matrix, ...], np.ndarray], None]
+    last_rows: int = 0  # rows at the end that are drawn, all others are zero bytes; 0 draws every row
 
 
 def normal(draws: np.ndarray) -> np.ndarray:
@@ -93,6 +99,19 @@ def _ordinary(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
 
 def _tiny(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
     return dense(draws) * np.float32(2.0**-10)
+
+
+def _large(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
+    return dense(draws) * LARGE
+
+
+def _heavy_tailed(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
+    """One element in 64, and at least one of every vector, is 8 to 1024 times as large."""
+    x = dense(draws)
+    outliers = one_of(draws, 64)
+    outliers[np.arange(len(x)), (draws[:, 0] % np.uint64(x.shape[1])).astype(np.int64)] = True
+    factors = np.float32(2.0) ** np.arange(3, 11, dtype=np.float32)
+    return np.where(outliers, x * factors[draws >> np.uint64(54) & np.uint64(7)], x)
 
 
 def _onehot(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
@@ -204,6 +223,25 @@ def _special_scales(
     _poke(blocks, matrix, chosen, at, scales[np.arange(len(chosen)) % len(scales)])
 
 
+def _extreme_scales(
+    blocks: np.ndarray, matrix: Matrix, matrices: tuple[Matrix, ...], draws: np.ndarray
+) -> None:
+    """Every block of a row has the row's scale, so that no other block drowns it.
+
+    256 rows meet every low byte, 2,560 every float16 of the high bytes. Other matrices than the last have
+    small scales only, or their outputs would put NaN in every later one.
+    """
+    if matrix.kind.poke is None:
+        return
+    last = matrix is matrices[-1]
+    row = np.arange(len(blocks), dtype=np.uint64)
+    high = (EXTREME_HIGH if last else MILD_HIGH)[(row + (row >> np.uint64(8))) % np.uint64(10 if last else 8)]
+    low = (row + draws[0]) & np.uint64(0xFF if last else 0x7F)
+    bits = high << 8 | low.astype(np.uint16)
+    flat = blocks.reshape(-1)
+    matrix.kind.poke(flat, np.repeat(bits, blocks.shape[1]))
+
+
 def _poke(blocks: np.ndarray, matrix: Matrix, rows: np.ndarray, at: np.ndarray, scales: np.ndarray) -> None:
     assert matrix.kind.poke is not None  # callers have asked
     poked = blocks[rows, at]
@@ -237,5 +275,24 @@ FAMILIES = {
     ),
     "specials": Family(
         "NaN, Inf, zero, subnormal and largest scales and activations", _specials, _special_scales
+    ),
+    "large": Family(
+        "float16 on the way, or a clamp: every activation is about 1e5, past float16's range", _large, _leave
+    ),
+    "heavy_tailed": Family(
+        "clipped outliers, one scale for a whole row of activations, shortcuts in the middle of exp's range",
+        _heavy_tailed,
+        _leave,
+    ),
+    "extreme": Family(
+        "flushed or saturated scales: a row is subnormal or largest float16s, or one E8M0 or E4M3 byte",
+        _ordinary,
+        _extreme_scales,
+    ),
+    "last_row": Family(
+        "row offsets that overflow: only the last row isn't zero, so that a read of any other row shows",
+        _ordinary,
+        _leave,
+        last_rows=1,
     ),
 }

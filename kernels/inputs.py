@@ -125,15 +125,21 @@ def _matrices(operands: tuple[Operand, ...]) -> tuple[Matrix, ...]:
 
 
 def _seeded_blocks(source: Seeded, matrix: Matrix, matrices: tuple[Matrix, ...], into: np.ndarray) -> None:
-    """Random bytes, made finite by the kind, then what the family wants, into (rows, row bytes) uint8."""
-    packed = into if into.flags.c_contiguous else np.empty(into.shape, np.uint8)
+    """Random bytes, made finite by the kind, then what the family wants, into (rows, row bytes) uint8.
+
+    Made in place where rows are packed. Rows that the family leaves out are zeroed and not drawn.
+    """
+    family = _family(source)
+    drawn = into[-family.last_rows :]
+    into[: len(into) - len(drawn)] = 0
+    packed = drawn if drawn.flags.c_contiguous else np.empty(drawn.shape, np.uint8)
     fill(_key(source, matrix.name), packed.reshape(-1))
     blocks = packed.reshape(-1).view(matrix.kind.block)
     matrix.kind.pin(blocks)
-    draws = words(_key(source, f"{matrix.name}/rows"), matrix.rows)
-    _family(source).weights(blocks.reshape(matrix.rows, -1), matrix, matrices, draws)
-    if packed is not into:
-        into[...] = packed
+    draws = words(_key(source, f"{matrix.name}/rows"), len(drawn))
+    family.weights(blocks.reshape(len(drawn), -1), matrix, matrices, draws)
+    if packed is not drawn:
+        drawn[...] = packed
 
 
 def _seeded_vector(source: Seeded, vector: Vector, matrices: tuple[Matrix, ...]) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from kernels.kind import Kind
 from kernels.model import Build, Case, Device, Grid, Layout, Plan, Shape
+from kernels.models import Model
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ RowsCols = tuple[int, int]
 
 @dataclass(frozen=True)
 class Workload:
-    """A shape worth running and how: one line of an op's quick tier."""
+    """A shape worth running and how: one line of an op's tier."""
 
     shape: Shape
     families: tuple[str, ...] = ("ordinary",)
@@ -198,7 +199,19 @@ class Op(ABC):
 
     @abstractmethod
     def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
-        """The workloads that a plain submit runs."""
+        """The workloads that a plain submit runs; none of them is refused."""
+
+    def full(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        """What the tier `full` runs beside them: every edge; some are refused by name for some kinds."""
+        return ()
+
+    def of_model(self, model: Model) -> tuple[Workload, ...]:
+        """What a real model asks of the op."""
+        return ()
+
+    def limits(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        """Sizes just below and past what int32 offsets and grids hold."""
+        return ()
 
 
 class JudgedOp(Op):

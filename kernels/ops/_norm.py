@@ -23,6 +23,8 @@ EPS = (("eps", eps32(1e-5)),)
 SMALL_EPS = (("eps", eps32(1e-6)),)
 NO_EPS = (("eps", 0.0),)
 
+EDGE_LENGTHS = (1, 127, 128, 255, 256, 257, 2880, 3072, 8192, 16384)
+
 
 def exponents(n: int) -> tuple[int, int]:
     """Values near 1e20 and 1e-20 for the family `specials`; odd and even n start with different ones."""

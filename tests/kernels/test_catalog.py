@@ -16,6 +16,7 @@ from kernels.errors import UnknownName, UsageError
 from kernels.families import FAMILIES
 from kernels.kind import Kind
 from kernels.model import Build, Case, Layout, Shape, kind_label
+from kernels.ops._linear import STRUCTURED
 
 EVERYTHING = catalog.expand(Selection())
 EVERY_ONE = frozenset(EVERYTHING)
@@ -100,14 +101,19 @@ def test_nothing_of_the_quick_tier_is_refused() -> None:
         catalog.check(one.case)
 
 
+def test_every_family_but_last_row_is_in_the_quick_tier() -> None:
+    """`last_row` says something about matrices of gigabytes only."""
+    assert {one.case.family for one in EVERYTHING} == set(FAMILIES) - {"last_row"}
+
+
 @pytest.mark.parametrize("cell", catalog.cells((Build.EXACT,)), ids=str)
-def test_every_cell_has_eight_shapes_and_every_family_on_two(cell: CellName) -> None:
+def test_every_cell_has_eight_shapes_and_every_common_family_on_two(cell: CellName) -> None:
     planned = by_cell(EVERYTHING)[cell]
     assert len({one.case.shape for one in planned}) >= 8
     shapes: dict[str, set[Shape]] = defaultdict(set)
     for one in planned:
         shapes[one.case.family].add(one.case.shape)
-    assert {family: len(shapes[family]) >= 2 for family in FAMILIES} == dict.fromkeys(FAMILIES, True)
+    assert {family: len(shapes[family]) >= 2 for family in STRUCTURED} == dict.fromkeys(STRUCTURED, True)
     assert max(one.repeats for one in planned) == 3
 
 
@@ -122,6 +128,9 @@ def test_matrices_cover_what_breaks_kernels(op: str, kind: Kind) -> None:
     assert any(case.layout.row_padding for case in cases)
     assert any(case.layout.weights_offset and case.layout.x_offset for case in cases)
     assert any(case.layout.x_slack for case in cases)
+    extreme = [case.shape["rows"] for case in cases if case.family == "extreme"]
+    assert max(extreme) >= 256  # every E8M0 byte
+    assert any(case.layout.weights_offset == kind.lane_align for case in cases)
 
 
 def test_mul_mm_covers_batches() -> None:

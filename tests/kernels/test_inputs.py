@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import tracemalloc
 import venv
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import inputs, registry
+from kernels.compare import MAY_BE_NON_FINITE
 from kernels.errors import FarmError, UsageError
 from kernels.families import FAMILIES, normal
 from kernels.kind import Kind
@@ -25,7 +27,7 @@ from kernels.op import Operand, Vector
 
 ROOT = Path(__file__).parents[2]
 KINDS = list(registry.kinds().values())
-FINITE_FAMILIES = [name for name in FAMILIES if name != "specials"]
+FINITE_FAMILIES = [name for name in FAMILIES if name not in MAY_BE_NON_FINITE]
 
 GOLDEN = {
     "ordinary/Q4_0": "496f278a563a238ff02f0d3c",
@@ -49,6 +51,18 @@ GOLDEN = {
     "specials/Q4_0": "b91554eba37e51450b353617",
     "specials/Q6_K": "15bb70f88dc66a509cb2e655",
     "specials/MXFP4": "4a90fc9923f7601565073e72",
+    "large/Q4_0": "f953c65a723742e47fc32a8b",
+    "large/Q6_K": "b85a14d407b72223b9ddbebd",
+    "large/MXFP4": "83a017e71aa76525eadc9808",
+    "heavy_tailed/Q4_0": "d445165a71f2d3cfbad0ee56",
+    "heavy_tailed/Q6_K": "8d2f05b23d67d4d3076049d5",
+    "heavy_tailed/MXFP4": "63d25eef17ef7660d4bd5f86",
+    "extreme/Q4_0": "0a9238a704b9eae7ddf725d2",
+    "extreme/Q6_K": "c606e404c97505e98cc4842d",
+    "extreme/MXFP4": "85d86a322e10d17c5950c02c",
+    "last_row/Q4_0": "3bd10aa4844d1b52c7dc901c",
+    "last_row/Q6_K": "77daae1c7b0b6d3fccdde99e",
+    "last_row/MXFP4": "e40a42691965db95f2fa452f",
     "specials/batch": "d0c06cee29b912fc860c225a",
     "specials/norm": "070d1ef892a578a618c45b82",
     "specials/gate": "040f5c9be5ce74909a797ef2",
@@ -163,7 +177,7 @@ def test_random_bytes_are_spread_evenly() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("family", FINITE_FAMILIES)
-def test_weights_are_finite_in_all_families_but_specials(kind: Kind, family: str) -> None:
+def test_weights_are_finite_in_all_families_but_those_of_special_scales(kind: Kind, family: str) -> None:
     case = matvec(family, kind.name, blocks=4)
     assert np.isfinite(decoded(case)).all()
     assert np.isfinite(array(case, "x")).all()
@@ -179,6 +193,68 @@ def test_ordinary_is_zero_mean_with_deviation_1_and_never_zero() -> None:
 
 def test_tiny_is_ordinary_about_a_thousand_times_smaller() -> None:
     assert np.array_equal(array(matvec("tiny"), "x") * 1024, array(matvec("ordinary"), "x"))
+
+
+def test_large_is_ordinary_past_the_range_of_float16() -> None:
+    x = array(matvec("large"), "x")
+    assert np.array_equal(x, array(matvec("ordinary"), "x") * np.float32(2.0**17))
+    assert (np.abs(x) > np.finfo(np.float16).max).mean() > 0.5
+
+
+def test_heavy_tailed_has_outliers_up_to_a_thousand_times_as_large_in_every_vector() -> None:
+    x, plain = (np.abs(array(mul_mm(family, 33, 27), "x")) for family in ("heavy_tailed", "ordinary"))
+    factors = x / plain
+    assert set(np.log2(factors).reshape(-1).tolist()) == {0.0, *range(3, 11)}
+    assert 1 / 80 < (factors > 1).mean() < 1 / 50
+    assert (factors > 1).any(axis=1).all()
+
+
+def scale_bits(kind: str, rows: int, family: str = "extreme") -> np.ndarray:
+    """(rows, blocks) uint16 or uint8: the bits of every scale."""
+    blocks = array(matvec(family, kind, rows, 3), "weights").view(registry.kind(kind).block)
+    return blocks["e"] if kind == "MXFP4" else blocks["d"].view(np.uint16)
+
+
+def test_extreme_rows_have_one_scale_each_and_meet_every_float16_subnormal() -> None:
+    bits = scale_bits("Q8_0", 2560)
+    assert (bits == bits[:, :1]).all()
+    subnormal = set(range(0x0400)) | set(range(0x8000, 0x8400))
+    largest = set(range(0x7B00, 0x7C00)) | set(range(0xFB00, 0xFC00))
+    assert set(bits[:, 0].tolist()) == subnormal | largest
+    assert len(set(scale_bits("Q8_0", 9)[:, 0].tolist()) & subnormal) >= 6
+
+
+def test_extreme_rows_meet_every_e8m0_byte_in_256() -> None:
+    assert sorted(scale_bits("MXFP4", 256)[:, 0].tolist()) == list(range(256))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_extreme_leaves_finite_what_another_matrix_reads(kind: Kind) -> None:
+    case = replace(
+        matvec("extreme"), op="ffn", kinds=(kind.name,) * 3, shape=Shape.of(hidden=768, inner=1024)
+    )
+    for name in ("gate", "up"):
+        assert np.abs(kind.weights(array(case, name))).max() < 64
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_last_row_is_the_only_one_that_is_not_zero(kind: Kind) -> None:
+    weights = decoded(matvec("last_row", kind.name, rows=9))
+    assert not weights[:-1].any()
+    assert weights[-1].any()
+    padded = matvec("last_row", kind.name, rows=9, layout=Layout(row_padding=2 * kind.lane_align))
+    assert np.array_equal(array(padded, "weights"), array(matvec("last_row", kind.name, rows=9), "weights"))
+
+
+def test_a_long_matrix_is_made_in_place_and_only_its_last_row_drawn() -> None:
+    """64 MiB: a second copy, or a draw of every row, would show in what numpy allocates beside the image."""
+    case = matvec("last_row", rows=1 + (64 << 20) // 90)
+    tracemalloc.start()
+    found = made(case)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found["weights"].nbytes > 64 << 20
+    assert peak < found["weights"].nbytes + (4 << 20)
 
 
 def test_onehot_has_one_value_a_vector_and_the_first_is_last() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from kernels import registry
 from kernels.kind import Kind
 from kernels.model import Case, Layout, Shape
+from kernels.models import Model
 from kernels.op import Axis, Matrix, Op, Operand, RowsCols, Vector, Workload
+from kernels.ops._edges import EVERY_FAMILY, LAYOUTS
 from kernels.ops._linear import STRUCTURED, refuses_dtypes, refuses_linear
 
 
@@ -54,6 +56,19 @@ class Ffn(Op):
             Workload(shape(3, 2), layout=Layout(row_padding=64)),
             Workload(shape(4, 1), layout=Layout(weights_offset=16, x_offset=16)),
         )
+
+    def full(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        size = max(kind.elements for kind in kinds)
+        small = Shape.of(hidden=3 * size, inner=2 * size)
+        return (
+            Workload(small, EVERY_FAMILY),
+            Workload(Shape.of(hidden=9 * size, inner=27 * size)),
+            Workload(Shape.of(hidden=64, inner=96)),
+            *(Workload(small, layout=layout) for layout in LAYOUTS),
+        )
+
+    def of_model(self, model: Model) -> tuple[Workload, ...]:
+        return (Workload(Shape.of(hidden=model.hidden, inner=model.inner)),)
 
 
 OP = Ffn()

@@ -7,7 +7,9 @@ import numpy as np
 from kernels import compare, oracle, registry
 from kernels.kind import Kind
 from kernels.model import Case, Layout, Shape
+from kernels.models import Model
 from kernels.op import Axis, JudgedOp, LaunchKernel, Matrix, Operand, Step, Truth, Vector, Workload
+from kernels.ops import _edges
 from kernels.ops._linear import STRUCTURED, refuses_dtypes, refuses_linear
 
 
@@ -32,20 +34,46 @@ class Matvec(JudgedOp):
             return Shape.of(rows=rows, cols=blocks * size)
 
         return (
-            Workload(shape(9, 5), STRUCTURED, repeats=3),
-            Workload(shape(17, 3), STRUCTURED),
+            Workload(shape(9, 5), (*STRUCTURED, "heavy_tailed"), repeats=3),
+            Workload(shape(17, 3), (*STRUCTURED, "large")),
+            Workload(shape(256, 1), ("extreme",)),  # every E8M0 byte, a row each
             Workload(shape(1, 1)),
             Workload(shape(40, 1), ("specials",)),  # every special scale in a row of its own: none is drowned
             Workload(shape(3, 257)),  # a block of 256 threads takes a second turn
             Workload(shape(37, 27)),
             Workload(shape(7, 3), layout=Layout(row_padding=64)),
             Workload(shape(8, 2), layout=Layout(weights_offset=16, x_offset=16)),
+            Workload(shape(7, 2), layout=Layout(weights_offset=kinds[0].lane_align)),  # the least all take
             Workload(shape(65, 3)),
             Workload(shape(71, 1), layout=Layout(x_slack=32)),
         )
 
     def out_shape(self, case: Case) -> tuple[int, ...]:
         return (case.shape["rows"],)
+
+    def full(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        size = kinds[0].elements
+
+        def shape(rows: int, blocks: int) -> Shape:
+            return Shape.of(rows=rows, cols=blocks * size)
+
+        return (
+            Workload(shape(37, 27), _edges.EVERY_FAMILY),
+            Workload(shape(_edges.EXTREME_ROWS, 1), ("extreme",)),
+            *(Workload(shape(rows, 3), ("ordinary", "onehot")) for rows in _edges.ROWS),
+            *(Workload(shape(9, blocks), ("ordinary", "onehot")) for blocks in _edges.BLOCKS),
+            *(Workload(shape(rows, 1), ("ordinary", "last_row")) for rows in _edges.MANY_ROWS),
+            *(Workload(Shape.of(rows=9, cols=cols)) for cols in _edges.COLS),
+            *(Workload(shape(9, 5), layout=layout) for layout in _edges.LAYOUTS),
+        )
+
+    def of_model(self, model: Model) -> tuple[Workload, ...]:
+        return tuple(Workload(Shape.of(rows=rows, cols=cols)) for rows, cols in (*model.layer, model.head))
+
+    def limits(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        cols = 16 * 256
+        rows = [_edges.rows_past(kinds[0], cols, nbytes) for nbytes in (2**31, 2**32)]
+        return tuple(Workload(Shape.of(rows=count, cols=cols), ("last_row",)) for count in rows)
 
     def truth(self, kernel: LaunchKernel, step: Step) -> Truth:
         assert step.kind is not None

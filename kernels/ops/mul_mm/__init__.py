@@ -7,8 +7,14 @@ import numpy as np
 from kernels import compare, oracle, registry
 from kernels.kind import Kind
 from kernels.model import Case, Layout, Shape
+from kernels.models import PREFILL, Model
 from kernels.op import Axis, JudgedOp, LaunchKernel, Matrix, Operand, Step, Truth, Vector, Workload
+from kernels.ops import _edges
 from kernels.ops._linear import STRUCTURED, refuses_dtypes, refuses_linear
+
+EDGE_BATCHES = (1, 2, 3, 31, 32, 33, 127, 128, 129, 133, 512)
+TILES_MOST = 65535 * 64  # rows of the reference's largest grid.y
+ODD_ROWS = 51865  # of a speech model's head: no multiple of anything that a block takes
 
 
 class MulMm(JudgedOp):
@@ -32,8 +38,9 @@ class MulMm(JudgedOp):
             return Shape.of(rows=rows, cols=blocks * size, batch=batch)
 
         return (
-            Workload(shape(5, 3, 33), STRUCTURED, repeats=3),
-            Workload(shape(9, 1, 3), STRUCTURED),
+            Workload(shape(5, 3, 33), (*STRUCTURED, "heavy_tailed"), repeats=3),
+            Workload(shape(9, 1, 3), (*STRUCTURED, "large")),
+            Workload(shape(256, 1, 1), ("extreme",)),  # every E8M0 byte, a row each
             Workload(shape(40, 1, 1), ("specials",)),  # every special scale in a row of its own
             Workload(shape(65, 1, 129)),  # a second tile both ways
             Workload(shape(64, 2, 128)),  # whole tiles
@@ -42,11 +49,44 @@ class MulMm(JudgedOp):
             Workload(shape(1, 257, 2)),
             Workload(shape(7, 3, 31), layout=Layout(row_padding=64)),
             Workload(shape(8, 2, 2), layout=Layout(weights_offset=16, x_offset=16)),
+            Workload(shape(7, 2, 3), layout=Layout(weights_offset=kinds[0].lane_align)),  # the least all take
             Workload(shape(63, 1, 127), layout=Layout(x_slack=32)),
         )
 
     def out_shape(self, case: Case) -> tuple[int, ...]:
         return case.shape["batch"], case.shape["rows"]
+
+    def full(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        size = kinds[0].elements
+
+        def shape(rows: int, blocks: int, batch: int) -> Shape:
+            return Shape.of(rows=rows, cols=blocks * size, batch=batch)
+
+        return (
+            Workload(shape(37, 27, 33), _edges.EVERY_FAMILY),
+            Workload(shape(_edges.EXTREME_ROWS, 1, 2), ("extreme",)),
+            *(Workload(shape(rows, 3, 33)) for rows in _edges.ROWS),
+            *(Workload(shape(9, blocks, 33)) for blocks in _edges.BLOCKS),
+            *(Workload(shape(9, 3, batch), ("ordinary", "onehot")) for batch in EDGE_BATCHES),
+            *(Workload(shape(rows, 1, 2), ("ordinary", "last_row")) for rows in _edges.MANY_ROWS),
+            Workload(shape(ODD_ROWS, 1, 3)),
+            *(Workload(Shape.of(rows=9, cols=cols, batch=3)) for cols in _edges.COLS),
+            *(Workload(shape(9, 5, 3), layout=layout) for layout in _edges.LAYOUTS),
+        )
+
+    def of_model(self, model: Model) -> tuple[Workload, ...]:
+        return tuple(Workload(Shape.of(rows=rows, cols=cols, batch=PREFILL)) for rows, cols in model.layer)
+
+    def limits(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        cols, block = 16 * 256, kinds[0].elements
+        rows = _edges.rows_past(kinds[0], cols, 2**31)
+        return (
+            Workload(Shape.of(rows=rows, cols=cols, batch=2), ("last_row",)),
+            Workload(Shape.of(rows=TILES_MOST, cols=block, batch=1), ("last_row",)),
+            Workload(Shape.of(rows=TILES_MOST + 1, cols=block, batch=1), ("last_row",)),  # refused by name
+            # outputs whose number is past int32: token * rows + row
+            Workload(Shape.of(rows=65537, cols=block, batch=32768)),
+        )
 
     def truth(self, kernel: LaunchKernel, step: Step) -> Truth:
         assert step.kind is not None

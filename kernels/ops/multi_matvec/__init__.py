@@ -5,7 +5,9 @@ from __future__ import annotations
 from kernels import registry
 from kernels.kind import Kind
 from kernels.model import Case, Layout, Shape
+from kernels.models import Model
 from kernels.op import Axis, Matrix, Op, Operand, RowsCols, Vector, Workload
+from kernels.ops._edges import EVERY_FAMILY, LAYOUTS
 from kernels.ops._linear import STRUCTURED, refuses_dtypes, refuses_linear
 
 
@@ -53,6 +55,19 @@ class MultiMatvec(Op):
             Workload(shape(8, 2, 2), layout=Layout(weights_offset=16, x_offset=16)),
             Workload(shape(16, 8, 1), layout=Layout(x_slack=32)),
         )
+
+    def full(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        size = max(kind.elements for kind in kinds)
+        small = Shape.of(q_rows=37, kv_rows=9, cols=5 * size)
+        return (
+            Workload(small, EVERY_FAMILY),
+            Workload(Shape.of(q_rows=65, kv_rows=7, cols=257 * size)),
+            *(Workload(small, layout=layout) for layout in LAYOUTS),
+        )
+
+    def of_model(self, model: Model) -> tuple[Workload, ...]:
+        rows = sorted((rows for rows, cols in model.attention if cols == model.hidden), reverse=True)
+        return (Workload(Shape.of(q_rows=rows[0], kv_rows=rows[-1], cols=model.hidden)),)
 
 
 OP = MultiMatvec()

@@ -9,7 +9,9 @@ import numpy as np
 from kernels import compare
 from kernels.kind import Kind
 from kernels.model import Case, Layout, Shape
+from kernels.models import Model
 from kernels.op import Axis, JudgedOp, LaunchKernel, Operand, Step, Truth, Vector, Workload
+from kernels.ops._edges import MANY_ROWS, ON_ACTIVATIONS
 from kernels.ops._linear import STRUCTURED
 from kernels.ops._vectors import OVERFLOW, leaves_float32, refuses_vectors
 
@@ -30,8 +32,8 @@ class SiluMul(JudgedOp):
 
     def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
         return (
-            Workload(Shape.of(n=257), STRUCTURED, repeats=3),
-            Workload(Shape.of(n=1000), STRUCTURED),
+            Workload(Shape.of(n=257), (*STRUCTURED, "large"), repeats=3),
+            Workload(Shape.of(n=1000), (*STRUCTURED, "heavy_tailed")),
             Workload(Shape.of(n=1)),
             Workload(Shape.of(n=255)),
             Workload(Shape.of(n=256), layout=Layout(x_offset=16)),
@@ -42,6 +44,16 @@ class SiluMul(JudgedOp):
 
     def out_shape(self, case: Case) -> tuple[int, ...]:
         return (case.shape["n"],)
+
+    def full(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        lengths = (1, 255, 256, 257, *MANY_ROWS)
+        return tuple(Workload(Shape.of(n=n), ON_ACTIVATIONS) for n in lengths)
+
+    def of_model(self, model: Model) -> tuple[Workload, ...]:
+        return (Workload(Shape.of(n=model.inner)),)
+
+    def limits(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        return (Workload(Shape.of(n=2**29 + 1)),)  # byte offsets past int32
 
     def truth(self, kernel: LaunchKernel, step: Step) -> Truth:
         gate, up = (step.arrays[name].astype(np.float64) for name in ("gate", "up"))
