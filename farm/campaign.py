@@ -256,7 +256,7 @@ def _words(selection: Selection) -> str:
         f"--{name} {value}"
         for name, values in (
             ("op", selection.ops), ("kernel", selection.kernels), ("kind", selection.kinds),
-            ("shape", selection.shapes), ("family", selection.families),
+            ("shape", selection.shapes), ("tier", selection.tiers), ("family", selection.families),
         )
         for value in values
     ]  # fmt: skip

@@ -15,6 +15,7 @@ from kernels import catalog, codec, registry, source
 from kernels.catalog import Planned, Selection
 from kernels.errors import FarmError, UsageError
 from kernels.model import Build, Case, Device, Evidence, Rule, Verdict
+from kernels.tiers import Tier
 from workers import backend as backends
 from workers import bundle
 from workers.backend import Unavailable
@@ -57,6 +58,13 @@ def _parser() -> argparse.ArgumentParser:
     run_.add_argument("--seed", action="append", type=int, default=[], help="0 unless given; may be repeated")
     builds = [build.value for build in Build]
     run_.add_argument("--build", action="append", choices=builds, default=[], help="exact and default")
+    run_.add_argument(
+        "--tier",
+        action="append",
+        default=[],
+        choices=[tier.value for tier in Tier],
+        help="quick unless named",
+    )
     run_.add_argument("--backend", default="host", help="how to run: %(default)s unless given")
     run_.add_argument(
         "--device", default="*", metavar="GLOB", help="class, slug or UUID; the first that fits"
@@ -172,6 +180,8 @@ def selection(given: argparse.Namespace) -> Selection:
     if bool(given.all_kinds) == any(named):
         raise UsageError("give KERNEL [KIND] [SHAPE], or some of --op, --kernel and --kind, or --all-kinds")
     kernels, kinds, shapes = _words(given.words)
+    if given.tier and (shapes or given.shape):
+        raise UsageError("--tier and a shape each say which shapes run; leave out one")
     return Selection(
         ops=tuple(given.op),
         kernels=(*kernels, *given.kernel),
@@ -180,6 +190,7 @@ def selection(given: argparse.Namespace) -> Selection:
         families=tuple(given.family),
         seeds=tuple(given.seed) or catalog.DEFAULT_SEEDS,
         builds=tuple(map(Build, given.build)),
+        tiers=tuple(map(Tier, given.tier)),
     )
 
 

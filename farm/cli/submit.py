@@ -15,10 +15,12 @@ from kernels import registry
 from kernels.catalog import DEFAULT_SEEDS, NO_KIND, Selection
 from kernels.errors import UsageError
 from kernels.model import Build, Rule
+from kernels.tiers import Tier
 
-SELECTS = ("kinds", "ops", "kernels", "shapes", "families", "only")
+SELECTS = ("kinds", "ops", "kernels", "shapes", "tiers", "families", "only")
 WHAT = (
-    "nothing selected; give --all-kinds, or any of --kind, --op, --kernel, --shape, --family, --only, --gguf"
+    "nothing selected; give --all-kinds, or any of --kind, --op, --kernel, --shape, --tier, --family, "
+    "--only, --gguf"
 )
 
 
@@ -28,6 +30,13 @@ WHAT = (
 @click.option("--op", "ops", multiple=True, help="matvec, mul_mm, ffn, …")
 @click.option("--kernel", "kernels", multiple=True, help="OP/NAME, or NAME for every op that has it.")
 @click.option("--shape", "shapes", multiple=True, help="matvec:ROWSxCOLS, mul_mm:ROWSxCOLSxBATCH, …")
+@click.option(
+    "--tier",
+    "tiers",
+    multiple=True,
+    type=click.Choice([tier.value for tier in Tier]),
+    help="Shapes by tier; quick unless named.",
+)
 @click.option("--family", "families", multiple=True, help="Inputs: ordinary, tiny, onehot, …")
 @click.option(
     "--seed", "seeds", multiple=True, type=click.IntRange(0), default=DEFAULT_SEEDS, show_default=True
@@ -67,6 +76,7 @@ def submit(
     farm submit --all-kinds
     farm submit --kernel matvec/block --kind Q4_K --shape 4096x4096
     farm submit --gguf model.gguf --batch 33
+    farm submit --kind Q4_K --tier full --tier models
     farm submit --all-kinds --only stale
     farm submit --all-kinds --check
 
@@ -74,14 +84,20 @@ def submit(
     """
     if not (all_kinds or gguf or any(words[name] for name in SELECTS)):
         raise UsageError(WHAT)
-    if gguf and words["shapes"]:
-        raise UsageError("--gguf takes its shapes from the file; leave out --shape")
+    demand_one_of(**{"--shape": words["shapes"], "--tier": words["tiers"], "--gguf": gguf})
     if check:
         words["builds"] = (*words["builds"], Build.CHECK.value)
     wanted = order(gguf_file(gguf, batch, rows), **words)
     if detach:
         return submit_and_leave(url, wanted, as_json)
     return submit_and_finish(url, wanted, Way(local, as_json))
+
+
+def demand_one_of(**sources: object) -> None:
+    """Refuses two options that both say which shapes run."""
+    given = [name for name, value in sources.items() if value]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} each say which shapes run; leave out all but one")
 
 
 def order(gguf: GgufFile | None, **words: Any) -> Order:
@@ -94,6 +110,7 @@ def order(gguf: GgufFile | None, **words: Any) -> Order:
         families=words["families"],
         seeds=words["seeds"],
         builds=tuple(map(Build, words["builds"])),
+        tiers=tuple(map(Tier, words["tiers"])),
     )
     only = Only(words["only"]) if words["only"] else None
     return Order(

@@ -15,6 +15,12 @@ Farm = Callable[..., Result]
 
 BAD = [
     (("submit",), 2, "nothing selected"),
+    (
+        ("submit", "--tier", "full", "--op", "ffn", "--shape", "64x96"),
+        2,
+        "--shape and --tier each say which shapes run",
+    ),
+    (("submit", "--tier", "fast"), 2, "'fast' is not one of 'quick', 'full', 'models', 'limits'"),
     (("submit", "--all-kinds", "--kind", "Q9_Z"), 2, "Q9_Z"),
     (("submit", "--op", "matmul"), 2, "no op named 'matmul'"),
     (("submit", "--kernel", "matvec/blck"), 2, "matvec/blck"),

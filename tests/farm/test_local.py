@@ -65,6 +65,17 @@ def test_the_matrix_and_a_line_are_shown_at_the_end(farm: Farm) -> None:
     assert "PASS" in result.stdout
 
 
+def test_several_tiers_run_together_and_refusals_end_as_skip(farm: Farm) -> None:
+    words = ("--kernel", "matvec/coalesced", "--kind", "Q4_K", "--family", "onehot", "--build", "exact")
+    tiers = ("--tier", "full", "--tier", "quick")
+    result = farm("submit", *words, *tiers, "--backend", "twin", "--local", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["verdicts"] == {"PASS": 17}
+    words = ("--kernel", "matvec/coalesced", "--kind", "Q4_K", "--shape", "9x96", "--shape", "9x1152")
+    result = farm("submit", *words, "--build", "exact", "--backend", "twin", "--local", "--json")
+    assert json.loads(result.stdout)["verdicts"] == {"SKIP": 2}
+
+
 def test_a_bad_verdict_exits_3(farm: Farm) -> None:
     if reason := missing("host"):
         pytest.skip(reason)

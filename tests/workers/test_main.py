@@ -77,6 +77,7 @@ def test_skip_is_not_bad(path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (("matvec/block", "Q9_Z"), "no kind named 'Q9_Z'; there are Q"),
         (("matvec/block", "Q4_0", "1x2x3"), "write matvec:ROWSxCOLS"),
         (("rmsnorm/block", "Q4_0", "257"), "rmsnorm/block takes SHAPE; got Q4_0 257"),
+        (("rmsnorm/block", "257", "--tier", "full"), "--tier and a shape each say which shapes run"),
     ],
 )
 def test_wrong_words_are_one_line_and_2(
