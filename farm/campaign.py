@@ -16,12 +16,12 @@ from db.campaign import PlannedCase, Target
 from db.capability import Capability
 from db.session import Database, Session
 from farm import gguf_cases
-from farm.boards import Board, executes, matches
 from farm.gguf_cases import Listed
 from kernels import catalog, codec, inputs, registry, source
 from kernels.catalog import Planned, Selection
 from kernels.errors import FarmError
 from kernels.model import Case, Device, Rule
+from workers.boards import Board, executes, matches
 from workers.files import FileStore
 
 BASE_DEADLINE_S = 30.0

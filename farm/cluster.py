@@ -14,12 +14,12 @@ from typing import Any
 from db.campaign import CampaignRow
 from db.session import Database, open_existing
 from farm import ray_home
-from farm.boards import Board
 from farm.coordinator import Coordinator
 from farm.progress import Bar
 from kernels import catalog
 from kernels.errors import FarmError
 from workers import json_calls
+from workers.boards import Board
 from workers.protocol import Hello
 from workers.state import state_folder
 

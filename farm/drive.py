@@ -17,14 +17,15 @@ from db import campaign, queue
 from db.campaign import CampaignRow
 from db.head import only_head
 from db.session import Database, open_database, open_existing
-from farm import boards, cluster, local
-from farm.boards import Board
+from farm import cluster, local
 from farm.campaign import Order, plan, submit
 from farm.coordinator import wall_clock
 from farm.gguf_cases import Listed
 from farm.progress import Bar
 from kernels import codec
 from kernels.errors import FarmError, UsageError
+from workers import boards
+from workers.boards import Board
 
 
 class Interrupted(FarmError):

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 
 from db.campaign import CampaignRow
 from db.session import Database
-from farm.boards import Board
 from farm.coordinator import Coordinator
 from farm.interrupt import postponed
 from farm.progress import Bar
 from kernels import catalog
 from kernels.errors import FarmError
 from workers.board_thread import BoardThread
+from workers.boards import Board
 
 GLANCE_S = 0.1  # how often the bar moves
 INTERRUPTED = 130

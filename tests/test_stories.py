@@ -208,7 +208,7 @@ def test_the_launch_record_tells_when_the_geometry_is_another_kernels(run: RunCa
 # A probe that assumed there is no GPU, or spoke up when there was none.
 
 PROBE = """
-from farm.boards import survey
+from workers.boards import survey
 from workers.backend import names
 found = survey(names())
 assert len(found.boards) + len(found.unavailable) >= 1

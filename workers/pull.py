@@ -7,17 +7,13 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from types import FrameType
 
-from kernels.errors import FarmError, UsageError
-from kernels.model import Device
-from workers import backend as backends
-from workers.backend import Unavailable
+from kernels.errors import FarmError
 from workers.board_thread import BoardThread
+from workers.boards import matching, survey, wanted_backends
 from workers.json_calls import Caller
 
-DEFAULT_BACKENDS = ("host", "cuda")  # where they are available
 GLANCE_S = 0.5
 
 
@@ -35,13 +31,9 @@ def pull(carry: Callable[[str, str], str], order: Pull) -> int:
 
     FarmError where no board fits, where the gateway refuses one, or where an agent fails.
     """
-    boards = survey(order.backends)
-    chosen = {device: names for device, names in boards.items() if fits(device, order.device)}
-    if not chosen:
-        there = ", ".join(device.slug for device in boards)
-        raise UsageError(f"no device here matches {order.device!r}; there are {there}")
+    chosen = matching(survey(wanted_backends(order.backends)), order.device)
     caller = Caller(carry)
-    threads = [BoardThread(caller, d, names, stays=not order.drain) for d, names in chosen.items()]
+    threads = [BoardThread(caller, one.device, one.backends, stays=not order.drain) for one in chosen]
     with StoppingOnSignals(threads):
         for thread in threads:
             thread.start()
@@ -51,27 +43,6 @@ def pull(carry: Callable[[str, str], str], order: Pull) -> int:
     if failures := [f"{thread.name}: {thread.failure}" for thread in threads if thread.failure]:
         raise FarmError("; ".join(failures))
     return sum(thread.summary.ran for thread in threads if thread.summary)
-
-
-def survey(named: Sequence[str]) -> dict[Device, list[str]]:
-    """This machine's devices with the backends that work on each; FarmError says why there are none."""
-    found: dict[Device, list[str]] = {}
-    reasons = []
-    for name in named or [name for name in DEFAULT_BACKENDS if name in backends.names()]:
-        try:
-            for device in backends.backend(name).devices():
-                found.setdefault(device, []).append(name)
-        except Unavailable as error:
-            reasons.append(str(error))
-    if not found:
-        raise FarmError(f"nothing here can run a case: {'; '.join(reasons)}")
-    return found
-
-
-def fits(device: Device, glob: str) -> bool:
-    """Whether a glob names the device by class, board name, slug or UUID, in any case of letters."""
-    words = (device.device_class, device.name, device.slug, device.uuid)
-    return any(fnmatchcase(word.lower(), glob.lower()) for word in words)
 
 
 class StoppingOnSignals:

@@ -11,13 +11,12 @@ import click
 from db import device
 from db.device import DeviceRow
 from db.session import open_existing
-from farm import boards
-from farm.boards import Survey
 from farm.cli import options
 from farm.cli.status import device_record
 from farm.terminal import console, duration, shown, table
 from kernels.errors import FarmError
-from workers import backend
+from workers import backend, boards
+from workers.boards import Survey
 
 
 @click.command(short_help=__doc__)

@@ -14,7 +14,6 @@ from click.core import ParameterSource
 
 from db.campaign import case_by_id
 from db.session import open_existing
-from farm.boards import executes, matching, survey
 from farm.campaign import deadline_s
 from farm.cli import options
 from farm.one_case import Words, from_json, from_words
@@ -23,6 +22,7 @@ from kernels import codec
 from kernels.errors import FarmError, UsageError
 from kernels.model import Build, Case, Device, Evidence, Rule
 from workers import backend as backends
+from workers.boards import executes, matching, survey
 from workers.files import FileStore
 from workers.isolate import Isolated
 from workers.request import Request

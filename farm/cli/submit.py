@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from farm.boards import wanted_backends
 from farm.campaign import GgufFile, Only, Order
 from farm.cli import options
 from farm.drive import Way, submit_and_finish, submit_and_leave
@@ -16,6 +15,7 @@ from kernels.catalog import DEFAULT_SEEDS, NO_KIND, Selection
 from kernels.errors import UsageError
 from kernels.model import Build, Rule
 from kernels.tiers import Tier
+from workers.boards import wanted_backends
 
 SELECTS = ("kinds", "ops", "kernels", "shapes", "tiers", "families", "only")
 WHAT = (

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from db.token import TokenRow
-from farm.boards import matches
 from kernels.errors import FarmError
 from kernels.model import Device, Evidence
+from workers.boards import matches
 from workers.protocol import (
     Acknowledged,
     Ask,

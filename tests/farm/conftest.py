@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from db.session import Database, open_database
-from farm.boards import Board
 from farm.campaign import Order, Submitted, plan, submit
 from farm.cli import main
 from farm.coordinator import Coordinator
 from kernels import catalog
 from kernels.catalog import Selection
 from kernels.model import Device, Evidence, Verdict
+from workers.boards import Board
 from workers.protocol import Ask, Complete, Hello, Lease, Leases, Renew, Renewed, Welcome
 from workers.request import Request
 from workers.runner import ended

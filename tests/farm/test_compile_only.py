@@ -13,7 +13,6 @@ from db import campaign
 from db.campaign import JobRow, Target
 from db.session import Database
 from farm import build_text
-from farm.boards import Board, executes, waves
 from farm.campaign import Only, Order, keep, one_per_source, plan, submit, target, targets_here
 from farm.terminal import cells_line
 from kernels import codec, source
@@ -23,6 +22,7 @@ from kernels.model import Build, Device
 from tests.farm.conftest import DEVICE, SMALL
 from tests.farm.grids import CPU, capability, matrix_of
 from workers.backend import Unavailable
+from workers.boards import Board, executes, waves
 from workers.nvrtc import library
 
 SM_86, SM_90 = (Device(name, name, f"{name} (NVRTC)", name) for name in ("sm_86", "sm_90"))

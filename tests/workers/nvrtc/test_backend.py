@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from farm.boards import wanted_backends
 from kernels import codec, registry, source
 from kernels.built import BuildRecord
 from kernels.model import Build, Case, Evidence, Plan, Shape, Verdict
@@ -17,6 +16,7 @@ from tests.workers.cases import matvec_case, request_for
 from workers import backend
 from workers.backend import Rejected, Unavailable
 from workers.backends.nvrtc import BACKEND, arch_device, build, flags
+from workers.boards import wanted_backends
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.nvrtc import cubin, disassembler, library

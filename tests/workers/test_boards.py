@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from farm import boards
-from farm.boards import Board, Survey
 from kernels.errors import FarmError, UnknownName
 from kernels.model import Device
 from workers import backend as backends
+from workers import boards
 from workers.backend import Unavailable
+from workers.boards import Board, Survey
 
 CARD = Device("rtx-3060-ab12", "rtx-3060", "NVIDIA GeForce RTX 3060", "GPU-ab12")
 HERE = Survey((Board(CARD, ("cuda",)),), ("host is unavailable because there is no compiler",))
