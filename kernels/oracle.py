@@ -1,4 +1,4 @@
-"""float64 truth from an independent decoder, the `gguf` package."""
+"""float64 truth from an independent decoder: the `gguf` package, or plain_codecs where that has none."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 
+from kernels import plain_codecs
 from kernels.kind import Kind
 
 CACHE_BYTES = 256 << 20  # decoded matrices kept: several kernels and builds read the same one
@@ -91,6 +92,9 @@ def _decode(kind: Kind, rows: np.ndarray) -> np.ndarray:
     # gguf agrees with ggml's C code on every adversarial block of these kinds, also where MXFP4's e is 255:
     # 2^128.
     with np.errstate(invalid="ignore", over="ignore"):
-        decoded = dequantize(rows, GGMLQuantizationType[kind.name]).astype(np.float64)
+        if plain := plain_codecs.CODECS.get(kind.name):
+            decoded = plain(rows)
+        else:
+            decoded = dequantize(rows, GGMLQuantizationType[kind.name]).astype(np.float64)
     decoded.flags.writeable = False
     return decoded

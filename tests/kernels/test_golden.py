@@ -65,6 +65,8 @@ def test_mxfp4_minus_zero_is_plus_zero_as_in_ggml() -> None:
 
 # Per kind one mistake in its decode, and how many of the compared positions it spoils.
 WRONG = {
+    "Q1_0": ('bitorder="little"', 'bitorder="big"'),
+    "Q2_0": (">> SHIFTS", ">> SHIFTS[::-1]"),
     "Q4_0": ("q -= np.int8(8)", "q = q.reshape(-1, 2, 16)[:, ::-1].reshape(-1, 32) - np.int8(8)"),
     "Q4_1": ("out += half(", "out -= half("),
     "Q5_0": ("fifth <<= 4", "fifth[:, 16:] = fifth[:, 12:28].copy() << 4"),  # qh shifted by 12, not by 16

@@ -120,6 +120,8 @@ def test_cuda_text_decodes_as_numpy_does(
 
 # Per kind one mistake in each function's text: decode16 first, decode_lane second.
 WRONG = {
+    "Q1_0": [("bits >> i & 1", "bits >> (i ^ 1) & 1"), ("(lane & 1) << 2", "0")],
+    "Q2_0": [("q >> 2 * i & 3", "q >> 2 * (i ^ 1) & 3"), ("q >> 2 & 3", "q & 3")],
     "Q4_0": [("- 8);", "- 7);"), ("(lane >> 4 << 2)", "(4 - (lane >> 4 << 2))")],
     "Q4_1": [("& 0xF) + m", "& 0xF) - m"), ("lane & 15", "lane & 7")],
     "Q5_0": [("qh >> i & 1", "qh >> (i ^ 4) & 1"), ("lane >> 3)]", "(lane & 15) >> 3)]")],

@@ -27,9 +27,18 @@ def scale_fields(kind: Kind) -> list[str]:
     return [name for name in ("d", *MIN_FIELDS, "e") if name in (kind.block.names or ())]
 
 
+def gguf_sizes(kind: Kind) -> tuple[int, int] | None:
+    """Elements and bytes of a block as the gguf package has them; None for a type that it doesn't know."""
+    known = gguf.GGMLQuantizationType.__members__.get(kind.name)
+    return gguf.GGML_QUANT_SIZES[known] if known is not None else None
+
+
 @every_kind
 def test_sizes_equal_those_of_gguf(kind: Kind) -> None:
-    assert gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind.name]] == (kind.elements, kind.block_bytes)
+    if kind.name == "Q2_0" and gguf_sizes(kind) is None:  # gguf 0.19
+        assert (kind.elements, kind.block_bytes) == (64, 18)
+        return
+    assert gguf_sizes(kind) == (kind.elements, kind.block_bytes)
 
 
 @every_kind
