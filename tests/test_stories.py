@@ -89,6 +89,7 @@ def outputs_of(case: Case) -> int:
         "mul_mm": lambda: size["rows"] * size["batch"],
         "ffn": lambda: 3 * size["inner"] + size["hidden"],
         "multi_matvec": lambda: size["q_rows"] + 2 * size["kv_rows"],
+        "mul_mat_id": lambda: size["tokens"] * size["top_k"] * size["rows"],
         "silu_mul": lambda: size["n"],
         "rmsnorm": lambda: size["n"] * size["rows"],
         "add_rmsnorm": lambda: size["n"],

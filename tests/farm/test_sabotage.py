@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from farm.cli import main
+from farm.reader import kinds_of
 from farm.sabotage import Outcome, Tally, jobs, outcome
-from kernels import equivalents, source
+from kernels import catalog, equivalents, registry, source
 from kernels.equivalents import Equivalent, changed_line
 from kernels.errors import UsageError
 from kernels.mutants import mutants
@@ -47,10 +48,14 @@ def found(tally: Tally, *entries: Equivalent) -> Outcome:
 
 def test_all_is_every_text_once() -> None:
     chosen = jobs([], True, [])
-    assert len(chosen) == len(set(chosen)) == 36
-    assert {job.kernel.split("/")[0] for job in chosen} == {
-        "matvec", "mul_mm", "rmsnorm", "add_rmsnorm", "silu_mul"
-    }  # fmt: skip
+    launched = {
+        (part, kind)
+        for cell in catalog.cells()
+        for part, kind in registry.kernel(f"{cell.op}/{cell.kernel}").parts(kinds_of(cell.op, cell.kind))
+    }
+    assert len(chosen) == len(set(chosen))
+    assert {(job.kernel, job.kind) for job in chosen} == launched
+    assert {("matvec/block", "Q4_0"), ("rmsnorm/block", "")} <= launched
 
 
 def test_kinds_narrow_the_choice() -> None:

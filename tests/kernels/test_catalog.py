@@ -173,7 +173,7 @@ def test_f32_selects_the_ops_without_kinds() -> None:
     ("kernels", "want"),
     [
         (("matvec/block",), {("matvec", "block")}),
-        (("coalesced",), {(op, "coalesced") for op in ("matvec", "multi_matvec", "ffn")}),
+        (("coalesced",), {(op, "coalesced") for op in ("matvec", "mul_mat_id", "multi_matvec", "ffn")}),
         (("flat", "fused"), {("silu_mul", "flat"), ("add_rmsnorm", "fused")}),
     ],
 )

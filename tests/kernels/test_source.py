@@ -93,6 +93,8 @@ def test_digest_changes_with_a_kinds_text_and_only_where_it_is_used(
         ("matvec", "block", "Q6_K"),
         ("matvec", "coalesced", "Q6_K"),
         ("mul_mm", "reference", "Q6_K"),
+        ("mul_mat_id", "block", "Q6_K"),
+        ("mul_mat_id", "coalesced", "Q6_K"),
     } | {
         (op, name, kind)
         for op in ("ffn", "multi_matvec")

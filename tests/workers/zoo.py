@@ -114,6 +114,10 @@ ZOO = (
     ),
     Wrong("eps ignored", "rmsnorm/block", "", (("+ eps)", ")"),)),
     Wrong("residual ignored", "add_rmsnorm/fused", "", (("+ residual[", "+ 0.0f * residual["),)),
+    Wrong(
+        "one x for all of a token's slots", "mul_mat_id/block", "Q4_K", (("slot / slots_per_x", "slot / 2"),)
+    ),
+    Wrong("slot 0's expert", "mul_mat_id/coalesced", "Q5_0", (("ids[slot]", "ids[slot - slot % 2]"),)),
     Wrong("V read from K's weights", "multi_matvec/block", "Q4_K", relaunch=v_from_k),
     Wrong("gate without its sigmoid", "silu_mul/flat", "", (("1.0f + expf", "1.0f + 0.0f * expf"),)),
 )
