@@ -20,6 +20,8 @@ class Model:
     inner: int  # of its ffn, or of one of its experts
     attention: tuple[tuple[int, int], ...]  # projections, equal ones once
     vocabulary: int  # rows of the head, which only the last token of a prompt meets
+    experts: int = 0  # of a layer; 0 where its ffn has none
+    top_k: int = 0  # experts that a token takes
 
     @property
     def layer(self) -> tuple[tuple[int, int], ...]:

@@ -100,6 +100,23 @@ def test_models_refuses_columns_that_no_k_quant_block_divides(cols: int, padded:
         assert refusal(case) == (want if refused else "")
 
 
+def test_models_with_experts_have_them_in_mul_mat_id() -> None:
+    shapes = {str(case.shape) for case in cases(Tier.MODELS, "mul_mat_id", "Q8_0")}
+    assert {"768x2048x128x8x1x1", "2048x768x128x8x1x8", "1024x2048x64x8x4x1", "2880x2880x32x4x1x4"} <= shapes
+    assert len(shapes) == 4 * 2 * 2
+
+
+@pytest.mark.parametrize("kind", list(registry.kinds()))
+def test_limits_start_their_last_expert_past_2_to_the_31_and_32(kind: str) -> None:
+    row_bytes = registry.kind(kind).row_bytes(4096)
+    found = [case for case in cases(Tier.LIMITS, "mul_mat_id", kind) if case.kernel == "block"]
+    starts = [(case.shape["experts"] - 1) * 4 * row_bytes for case in found[:2]]
+    for start, power in zip(starts, (2**31, 2**32), strict=True):
+        assert abs(start - power) <= 4 * row_bytes
+        assert start + 3 * row_bytes >= power  # where its last row starts
+    assert refusal(found[2]).startswith("grid.x 17180917760 for 1048576 rows")
+
+
 def test_models_are_named_once_and_their_matrices_fit() -> None:
     names = [model.name for model in models.all_models()]
     assert len(set(names)) == len(names) >= 9

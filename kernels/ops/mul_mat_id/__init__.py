@@ -11,9 +11,13 @@ import numpy as np
 from kernels import compare, oracle, registry
 from kernels.kind import Kind
 from kernels.model import Case, Layout, Shape
+from kernels.models import Model
 from kernels.op import Axis, Ids, JudgedOp, LaunchKernel, Matrix, Operand, Step, Truth, Vector, Workload
+from kernels.ops import _edges
 from kernels.ops._linear import INT32_MAX, STRUCTURED, refuses_dtypes, refuses_layout, refuses_shape
 from kernels.ops.mul_mat_id._launch import by_expert
+
+EDGE_EXPERTS = (1, 2, 3, 8, 9, 128, 257)
 
 
 class MulMatId(JudgedOp):
@@ -54,6 +58,49 @@ class MulMatId(JudgedOp):
             Workload(shape(7, 3, 3, 1, 5), layout=Layout(row_padding=64)),
             Workload(shape(8, 2, 2, 2, 2), layout=Layout(weights_offset=16, x_offset=16)),
             Workload(shape(2, 1, 33, 8, 2, x_rows=8), layout=Layout(x_slack=32)),
+        )
+
+    def full(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        size = kinds[0].elements
+
+        def shape(rows: int, blocks: int, experts: int, top_k: int, tokens: int, x_rows: int = 1) -> Shape:
+            return Shape.of(
+                rows=rows, cols=blocks * size, experts=experts, top_k=top_k, tokens=tokens, x_rows=x_rows
+            )
+
+        small = shape(9, 5, 6, 3, 4)
+        return (
+            Workload(small, _edges.EVERY_FAMILY),
+            Workload(shape(9, 5, 6, 3, 4, x_rows=3), _edges.EVERY_FAMILY),
+            *(Workload(shape(rows, 3, 4, 2, 3), ("ordinary", "onehot")) for rows in _edges.ROWS),
+            *(Workload(shape(3, blocks, 4, 2, 3), ("ordinary", "onehot")) for blocks in _edges.BLOCKS),
+            *(Workload(shape(3, 1, experts, min(8, experts), 5)) for experts in EDGE_EXPERTS),
+            *(Workload(shape(1, 1, 2, 1, tokens)) for tokens in _edges.MANY_ROWS),
+            Workload(shape(65536, 1, 2, 1, 1), ("ordinary", "last_row")),
+            *(Workload(small, layout=layout) for layout in _edges.LAYOUTS),
+        )
+
+    def of_model(self, model: Model) -> tuple[Workload, ...]:
+        """gate or up, then down, of one token and of a few."""
+        routing = {"experts": model.experts, "top_k": model.top_k}
+        sizes = ((model.inner, model.hidden, 1), (model.hidden, model.inner, model.top_k))
+        return tuple(
+            Workload(Shape.of(rows=rows, cols=cols, **routing, tokens=tokens, x_rows=x_rows))
+            for rows, cols, x_rows in (sizes if model.experts else ())
+            for tokens in (1, 4)
+        )
+
+    def limits(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        cols, rows = 16 * 256, 4
+        routing = {"top_k": 2, "tokens": 1, "x_rows": 1}
+        last = [_edges.rows_past(kinds[0], cols, nbytes) // rows + 1 for nbytes in (2**31, 2**32)]
+        too_many = {"experts": 1, "top_k": 1, "tokens": 2**14 + 1, "x_rows": 1}  # outputs: refused by name
+        return (
+            *(
+                Workload(Shape.of(rows=rows, cols=cols, experts=count, **routing), ("last_row",))
+                for count in last
+            ),
+            Workload(Shape.of(rows=2**20, cols=kinds[0].elements, **too_many)),
         )
 
     def truth(self, kernel: LaunchKernel, step: Step) -> Truth:
