@@ -39,7 +39,9 @@ class Subject:
     def case(self, build: Build) -> Case:
         op, name = self.kernel.split("/")
         kinds = (self.kind,) if self.kind else ()
-        return Case(op, name, kinds, self.shape, ORDINARY, ORDINARY, build, scalars=registry.op(op).scalars)
+        return Case(
+            op, name, kinds, self.shape, ORDINARY, ORDINARY, build, scalars=registry.op(op).scalars_of(kinds)
+        )
 
 
 SUBJECTS = (

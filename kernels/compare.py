@@ -79,14 +79,19 @@ def linear_truth(want: np.ndarray, scale: np.ndarray, chain: int, step: Step, pr
     An intermediate as activations (an ffn's down) is held to its case's family: the zero-mean ones make it a
     product with an independent zero-mean sum, zero-mean again; the others have the proven bound anyway.
     """
-    units = chain + 4  # the products, the decode's roundings and the last store beside the chain
+    has_scale = step.tensor_scale is not None
+    tensor = step.tensor_scale if step.tensor_scale is not None else 1.0
+    # The products, the decode's roundings, the last store and the tensor's scale beside the chain.
+    units = chain + 4 + has_scale
     rate = min(CALIBRATED_UNITS, units) * U if step.family in CALIBRATED else gamma(units)
     # 1 U more for S itself, which the decoder gave rounded to float32.
-    limit = (rate + U) * scale + products * SMALLEST
+    limit = abs(tensor) * ((rate + U) * scale + products * SMALLEST) + has_scale * SMALLEST
     # Finite products whose sum may overflow on the way, or overflow against an Inf among the inputs: float64
     # sees neither, so the twin judges. Where the oracle wants NaN, float32 has one too.
-    by_twin = ~(scale < OVERFLOW) & ~np.isnan(want)
-    return Truth(want, np.where(np.isfinite(limit), limit, 0.0), by_twin, scale=scale)
+    want = tensor * want
+    by_twin = ~(scale * max(1.0, abs(tensor)) < OVERFLOW) & ~np.isnan(want)
+    limit = np.where(np.isfinite(limit), limit, 0.0)
+    return Truth(want, limit, by_twin, scale=abs(tensor) * scale)
 
 
 def relative_truth(

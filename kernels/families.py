@@ -219,7 +219,7 @@ def _special_scales(
     chosen = np.arange(min(3, rows - 1), rows, 4)
     at = (draws[chosen] % np.uint64(blocks.shape[1])).astype(np.int64)
     at[at == huge] = 0
-    scales = np.array(SCALES if matrix is matrices[-1] else MILD_SCALES, np.uint16)
+    scales = np.array(_scales(matrix, matrix is matrices[-1]), np.uint16)
     _poke(blocks, matrix, chosen, at, scales[np.arange(len(chosen)) % len(scales)])
 
 
@@ -240,6 +240,10 @@ def _extreme_scales(
     bits = high << 8 | low.astype(np.uint16)
     flat = blocks.reshape(-1)
     matrix.kind.poke(flat, np.repeat(bits, blocks.shape[1]))
+
+
+def _scales(matrix: Matrix, is_last: bool) -> tuple[int, ...]:
+    return matrix.kind.special_scales or (SCALES if is_last else MILD_SCALES)
 
 
 def _poke(blocks: np.ndarray, matrix: Matrix, rows: np.ndarray, at: np.ndarray, scales: np.ndarray) -> None:

@@ -49,9 +49,13 @@ class Kind:
     cuda: str  # decode16(block, sub, w) and decode_lane(block, lane, w), using the defines of source.py
     tables: tuple[tuple[str, np.ndarray], ...] = ()  # constant tables that the text reads
     lane_align: int = 1  # bytes: what decode_lane's widest load needs of every block's address
-    # Sets every scale of (n,) blocks to (n,) uint16 bits, float16 or E8M0 in the low byte: the family
+    # Sets every scale of (n,) blocks to (n,) uint16 bits, float16 or a byte in the low half: the family
     # `specials`.
     poke: Callable[[np.ndarray, np.ndarray], None] | None = None
+    special_scales: tuple[int, ...] = ()  # what it pokes; float16's NaN, Inf, subnormals, … unless given
+    # A float32 scale of the whole tensor stands beside the blocks: a scalar of every op that reads them,
+    # applied once to a finished sum and to no weight.
+    tensor_scale: bool = False
 
     @property
     def block_bytes(self) -> int:

@@ -67,6 +67,9 @@ class Workload:
     narrow: tuple[str, ...] = ()  # families for kernels that are another's with activations of 16 bits
 
 
+TENSOR_SCALE = "weights_scale"  # the argument of launches that read a kind with a scale of its tensor
+
+
 @dataclass(frozen=True)
 class Step:
     """One launch with its actual operands: what twin and truth compute on."""
@@ -76,6 +79,16 @@ class Step:
     kind: Kind | None
     family: str  # of the case, for the limit's coefficient
     given: bool  # true where the activations are the case's own, false for an intermediate
+
+    @property
+    def tensor_scale(self) -> float | None:
+        """The scale of the matrix' tensor, a float32; None for kinds without one.
+
+        KeyError where the launch leaves it out: a truth without it would agree.
+        """
+        if self.kind is None or not self.kind.tensor_scale:
+            return None
+        return self.scalars[TENSOR_SCALE]
 
 
 @dataclass(frozen=True)

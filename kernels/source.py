@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import sys
 from functools import cache
 from importlib.resources import files
@@ -26,6 +27,9 @@ COUNTED = (
 )  # fmt: skip
 
 CUDA_NAMES = ("CUDA",)  # what a kind's module calls its CUDA text
+
+# A body has both: what a kind with a scale of its whole tensor needs, and what the others do.
+TENSOR_SCALE_BRANCHES = re.compile(r"^#ifdef TENSOR_SCALE\n(.*?)^#else\n(.*?)^#endif\n", re.M | re.S)
 
 C_TYPES = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
            "i4": "int", "u4": "unsigned int", "u8": "unsigned long long", "f4": "float"}  # fmt: skip
@@ -63,8 +67,14 @@ def _text(kernel_id: str, kind_name: str) -> str:
     if kind:
         parts += [table(name, values) for name, values in kind.tables]
         parts.append(kind.cuda.strip("\n"))
-    parts.append((_module(kernel).parent / kernel.body).read_text(encoding="utf8"))
+    body = (_module(kernel).parent / kernel.body).read_text(encoding="utf8")
+    parts.append(branched(body, tensor_scale=kind is not None and kind.tensor_scale))
     return "\n".join(parts)
+
+
+def branched(body: str, tensor_scale: bool) -> str:
+    """A kernel's body with one branch of every `#ifdef TENSOR_SCALE`, and without the directives."""
+    return TENSOR_SCALE_BRANCHES.sub(lambda branches: branches[1 if tensor_scale else 2], body)
 
 
 @cache

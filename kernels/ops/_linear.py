@@ -10,7 +10,9 @@ import numpy as np
 
 from kernels import registry
 from kernels.kind import Kind
-from kernels.model import Buffer, Case, Layout, Role
+from kernels.model import Buffer, Case, Layout, Role, ScalarArg
+from kernels.op import TENSOR_SCALE, Step
+from kernels.tensor_scale import name_of
 
 K_TILE = 32  # columns that mul_mm takes at a time; every linear op asks for whole tiles
 ALIGNED = 16  # bytes: what the widest load of any kernel needs
@@ -18,6 +20,9 @@ INT32_MAX = 2**31 - 1
 STRUCTURED = ("ordinary", "tiny", "onehot", "sparse", "constant", "cancelling", "specials")
 WEIGHTS_AT_ONCE = 2**20  # decoded weights that a twin holds: 4 MiB of float32, so that the sums stay in cache
 NARROW = 64  # lanes below which one call of accumulate beats a Python loop over the terms
+
+
+Scale = tuple[ScalarArg, ...]  # the tensor's scale as a kernel's last argument; empty for kinds without one
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,20 @@ def x_buffer(name: str, shape: tuple[int, ...], layout: Layout) -> Buffer:
     nbytes = layout.x_offset + 4 * (math.prod(shape) + layout.x_slack)
     align = ALIGNED if layout.x_offset else 4
     return Buffer(name, "f4", shape, strides, layout.x_offset, nbytes, Role.IN, align)
+
+
+def scale_arg(case: Case, matrix: str) -> Scale:
+    """What a launch over that matrix of the case has behind its other arguments."""
+    value = dict(case.scalars).get(name_of(matrix))
+    return () if value is None else (ScalarArg(TENSOR_SCALE, "f4", value),)
+
+
+def scaled(step: Step, sums: np.ndarray) -> np.ndarray:
+    """Finished float32 sums times their tensor's scale, rounded once; as they are for kinds without one."""
+    if step.tensor_scale is None:
+        return sums
+    product: np.ndarray = np.float32(step.tensor_scale) * sums
+    return product
 
 
 def in_order(terms: np.ndarray, start: np.ndarray) -> np.ndarray:

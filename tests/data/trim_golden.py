@@ -15,7 +15,7 @@ ROWS = [*range(8), *range(56, 64)]  # of 64: eight of real weights, eight synthe
 FINITE_BLOCKS = 64  # of 256
 FINITE = {"finite_blocks", "finite_dequant", "finite_y_f64"}
 WHOLE = {"edge_blocks", "edge_dequant", "adversarial_blocks", "adversarial_dequant"}
-SWEEP = {"scale_sweep_blocks", "scale_sweep_dequant"}  # MXFP4 alone has them
+SWEEP = {"scale_sweep_blocks", "scale_sweep_dequant"}  # MXFP4 and NVFP4 have them
 
 
 def trim(full: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

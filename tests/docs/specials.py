@@ -14,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import judge, oracle, registry
+from kernels import judge, oracle, registry, tensor_scale
 from kernels.compare import MINUS_INF, NAN, PLUS_INF, bits, classes, ratios
 from kernels.inputs import FIXTURE_VERSION
 from kernels.kind import Kind
 from kernels.model import Build, Case, Seeded, Shape
 from kernels.op import JudgedOp
 from tests.docs import ggml_cuda
+from tests.docs.scale_forms import HALF, fields_of, form_of, scale_bits
 from workers.backend import Backend
 from workers.backends.host import Host
 
@@ -30,31 +31,12 @@ INTRO = Path(__file__).with_name("specials_intro.md")
 GOLDEN = ROOT / "tests" / "data" / "golden"
 
 SPECIAL = slice(48, 64)  # of the adversarial blocks
-SCALE_FIELDS = ("d", *oracle.MIN_FIELDS, "e")
 KERNELS = ("matvec/block", "matvec/coalesced")
 BUILDS = (Build.EXACT, Build.DEFAULT)
 WAYS = tuple((kernel, build) for kernel in KERNELS for build in BUILDS)
 TINY = 2.0**-126  # float32's smallest normal number
 ACTIVATION = 2048.0  # 32 of them add up to 65,536, which float16 has not
 
-HALVES = {
-    0x7C00: "+Inf",
-    0xFC00: "-Inf",
-    0x7E00: "NaN",
-    0x7D01: "signalling NaN",
-    0xFE00: "-NaN",
-    0x0000: "+0",
-    0x8000: "-0",
-    0x0001: "smallest subnormal",
-    0x8001: "-smallest subnormal",
-    0x03FF: "largest subnormal",
-    0x0400: "smallest normal",
-    0x7BFF: "max",
-    0xFBFF: "-max",
-    0x3C00: "1",
-    0xBC00: "-1",
-    0x3555: "1/3",
-}
 # A kind may have several: the first that one of its scales is says which word of ggml_cuda it gets.
 GROUPS = {
     "nan": (0x7E00, 0x7D01, 0xFE00),
@@ -72,53 +54,37 @@ EDGES = {  # rows of the quantizer's edge cases whose scales may be special, by 
 }
 
 
-# What the blocks of one sign are poked with: of a float16 kind, of one with E8M0 bytes.
-POKED_HALVES = (0x7C00, 0xFC00, 0x7E00, 0x7BFF, 0xFBFF, 0x0000, 0x8000, 0x0001, 0x03FF)
-POKED_BYTES = (0, 1, 2, 127, 253, 254, 255)
-
-
 @dataclass(frozen=True)
 class Row:
     """One of ggml's blocks with special scales, and what ggml's CPU code decodes from it."""
 
     kind: Kind
     number: int  # of the adversarial block
-    scales: tuple[int, ...]  # bits of every scale field, in SCALE_FIELDS' order
+    scales: tuple[int, ...]  # bits of every scale field, in the order of its fields
     block: np.ndarray  # (1, block bytes) uint8
     ggml: np.ndarray  # (elements,) float32
 
     @property
     def group(self) -> str:
-        """The class of scale that ggml_cuda has a word for; of MXFP4 the byte itself."""
-        if has_bytes(self.kind):
+        """The class of scale that ggml_cuda has a word for; of bytes the first itself."""
+        if form_of(self.kind) is not HALF:
             return str(self.scales[0])
         return next((name for name, of in GROUPS.items() if set(of) & set(self.scales)), "ordinary")
 
     @property
     def label(self) -> str:
-        names = [name for name in SCALE_FIELDS if name in (self.kind.block.names or ())]
-        if names == ["e"]:
-            return f"e = {self.scales[0]}"
-        return ", ".join(f"{n} = {HALVES[s]}" for n, s in zip(names, self.scales, strict=True))
-
-
-def has_bytes(kind: Kind) -> bool:
-    """True for scales that are E8M0 bytes, not float16."""
-    return "e" in (kind.block.names or ())
+        form, fields = form_of(self.kind), fields_of(self.kind) or ["d"]
+        each = np.split(np.array(self.scales), len(fields))
+        return ", ".join(
+            f"{name} = {' '.join(form.label(bits) for bits in scales)}"
+            for name, scales in zip(fields, each, strict=True)
+        )
 
 
 @cache
 def golden(kind_name: str) -> dict[str, np.ndarray]:
     with np.load(GOLDEN / f"{kind_name.lower()}.npz", allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
-
-
-def scale_bits(kind: Kind, blocks: np.ndarray) -> np.ndarray:
-    """(n, block bytes) uint8 -> (n, fields) int: the bits of every scale."""
-    fields = [name for name in SCALE_FIELDS if name in (kind.block.names or ())]
-    view = np.ascontiguousarray(blocks).view(kind.block)[:, 0]
-    columns = [view[name].view(f"u{view[name].itemsize}").astype(int) for name in fields]
-    return np.stack(columns, axis=1)
 
 
 @cache
@@ -184,7 +150,10 @@ def product(
     """(rows, packed row bytes) uint8 times (cols,) float32 through a matvec kernel's CUDA text."""
     op, name = kernel_id.split("/")
     drawn = Seeded("specials", 1, FIXTURE_VERSION)  # stands for the inputs; the buffers are filled below
-    case = Case(op, name, (kind.name,), Shape.of(rows=len(matrix), cols=len(x)), drawn, drawn, build)
+    case = Case(
+        op, name, (kind.name,), Shape.of(rows=len(matrix), cols=len(x)), drawn, drawn, build,
+        scalars=tensor_scale.given(registry.op(op), (kind.name,), (tensor_scale.ABSENT,)),
+    )  # fmt: skip
     plan = registry.kernel(kernel_id).plan(case)
     images = {}
     for role, values in (("weights", matrix), ("x", x)):
@@ -225,7 +194,7 @@ def one_sign(kind: Kind, scales: tuple[int, ...] | np.ndarray, fill: int = 0xFF)
 def one_sign_product(kernel_id: str, build: Build, kind_name: str) -> Product:
     """Poked blocks of one sign times ones: the sum of a row has the class of its weights."""
     kind = registry.kind(kind_name)
-    matrix = one_sign(kind, POKED_BYTES if has_bytes(kind) else POKED_HALVES)
+    matrix = one_sign(kind, form_of(kind).poked)
     return product(kernel_id, build, kind, matrix, np.ones(kind.elements, np.float32), Host())
 
 
@@ -243,21 +212,20 @@ def one_sign_table() -> list[str]:
 
 def one_sign_cells(kind: Kind) -> tuple[str, str]:
     """The weight at scale 1, and `scale: class` for every scale."""
-    scales = POKED_BYTES if has_bytes(kind) else POKED_HALVES
-    unit = kind.weights(one_sign(kind, (127,) if has_bytes(kind) else (0x3C00,)))[0]
+    form = form_of(kind)
+    unit = kind.weights(one_sign(kind, (form.one,)))[0]
     made = {way: one_sign_product(*way, kind.name).got for way in WAYS}
-    labels = [str(scale) if has_bytes(kind) else HALVES[scale] for scale in scales]
     cells = [
         f"{label}: {joined({way: word(got[i]) for way, got in made.items()})}"
-        for i, label in enumerate(labels)
+        for i, label in enumerate(map(form.label, form.poked))
     ]
     return ", ".join(f"{w:g}" for w in np.unique(unit)), ", ".join(cells)
 
 
 def sums_matrix(kind: Kind, count: int = 5) -> np.ndarray:
-    """(count, block bytes) uint8: random blocks whose scales are large, 72.25 in float16 and 2^5 in E8M0."""
+    """(count, block bytes) uint8: random blocks whose scales are large."""
     content = np.random.default_rng(11).integers(0, 256, (count, kind.block_bytes), np.uint8)
-    return poked(kind, content, np.full(count, 0x5484))
+    return poked(kind, content, np.full(count, form_of(kind).large))
 
 
 @cache
@@ -343,9 +311,9 @@ def edge_cells(kind: Kind, number: int) -> tuple[str, str, str, str]:
 
 
 def scale_tally(kind: Kind, scales: np.ndarray) -> str:
-    """Classes of float16 scales, the range of E8M0 bytes."""
-    if has_bytes(kind):
-        return f"e in {scales.min()}..{scales.max()}"
+    """Classes of float16 scales, the range of bytes."""
+    if form_of(kind) is not HALF:
+        return f"{fields_of(kind)[0]} in {scales.min()}..{scales.max()}"
     values = scales.astype(np.uint16).view(np.float16)
     subnormal = (values != 0) & (np.abs(values) < 2.0**-14)
     counted = f"{subnormal.sum()} f16 subnormal" if subnormal.any() else ""

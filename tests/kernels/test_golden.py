@@ -16,6 +16,7 @@ import pytest
 
 from kernels import registry
 from kernels.kind import Kind
+from tests.docs.scale_forms import E4M3, HALF, form_of
 
 DATA = Path(__file__).parents[1] / "data"
 KINDS = list(registry.kinds().values())
@@ -46,8 +47,8 @@ def test_decode_equals_ggml_bit_for_bit(kind: Kind, golden: Load, differing: Dif
 def test_adversarial_blocks_hold_every_class(kind: Kind, golden: Load) -> None:
     want = golden(kind.name)["adversarial_dequant"]
     assert np.isfinite(want).any()
-    assert np.isinf(want).any()
-    assert np.isnan(want).any() == (kind.name != "MXFP4")  # ggml's E8M0 has no NaN
+    assert np.isinf(want).any() == (form_of(kind) is not E4M3)
+    assert np.isnan(want).any() == (form_of(kind) is HALF)  # ggml's E8M0 and E4M3 have no NaN
 
 
 def test_mxfp4_decodes_every_scale_byte_with_every_code(golden: Load, differing: Differing) -> None:
@@ -58,9 +59,22 @@ def test_mxfp4_decodes_every_scale_byte_with_every_code(golden: Load, differing:
     assert differing(registry.kind("MXFP4").weights(blocks), want) == 0
 
 
-def test_mxfp4_minus_zero_is_plus_zero_as_in_ggml() -> None:
-    block = np.full((1, 17), 0x88, np.uint8)  # sixteen bytes of code 8 twice
-    assert not np.signbit(registry.kind("MXFP4").weights(block)).any()
+def test_nvfp4_decodes_every_scale_byte_with_every_code(golden: Load, differing: Differing) -> None:
+    arrays = golden("NVFP4")
+    blocks, want = arrays["scale_sweep_blocks"], arrays["scale_sweep_dequant"]
+    assert sorted(blocks[:, :4].ravel()) == list(range(256))
+    assert want.shape == (64, 64)
+    assert differing(registry.kind("NVFP4").weights(blocks), want) == 0
+
+
+@pytest.mark.parametrize("name", ["MXFP4", "NVFP4"])
+def test_minus_zero_is_plus_zero_as_in_ggml(name: str) -> None:
+    kind = registry.kind(name)
+    block = np.full((1, kind.block_bytes), 0x88, np.uint8)  # code 8 in every nibble
+    block[0, 0] = 0x38
+    w = kind.weights(block)
+    assert not w.any()
+    assert not np.signbit(w).any()
 
 
 # Per kind one mistake in its decode, and how many of the compared positions it spoils.
@@ -82,6 +96,7 @@ WRONG = {
     "IQ4_NL": ("-127, -104", "-104, -127"),
     "IQ4_XS": ("np.arange(0, 16, 2", "np.arange(0, 8, 1"),  # scales_h shifted by one bit a group
     "MXFP4": ("6, 8, 12, 0", "6, 8, 16, 0"),
+    "NVFP4": ("(exponent, 1) - 11", "(exponent, 1) - 10"),
 }
 
 

@@ -11,13 +11,14 @@ from kernels import registry, source
 from kernels.compare import FINITE, MINUS_INF, NAN, PLUS_INF, classes
 from kernels.model import Build
 from tests.docs import specials
+from tests.docs.scale_forms import E4M3, E8M0, HALF, form_of
 from tests.docs.specials import ACTIVATION, BUILDS, WAYS, Product, Row, differing
 from workers.backend import Unavailable
 from workers.backends.host import Host
 from workers.host import compiler
 
 NAMES = list(registry.kinds())
-HALF_NAMES = [name for name in NAMES if not specials.has_bytes(registry.kind(name))]
+HALF_NAMES = [name for name in NAMES if form_of(registry.kind(name)) is HALF]
 ROWS = specials.all_rows()
 every_way = pytest.mark.parametrize(("kernel_id", "build"), WAYS, ids=lambda value: str(value))
 every_kind = pytest.mark.parametrize("name", NAMES)
@@ -58,9 +59,10 @@ def test_a_row_of_one_sign_has_the_class_of_its_scale(name: str, kernel_id: str,
     product = specials.one_sign_product(kernel_id, build, name)
     assert_right(product, build)
     found = set(classes(product.got).tolist())
-    signed = {FINITE, MINUS_INF} if name == "MXFP4" else {FINITE, NAN, PLUS_INF, MINUS_INF}
     has_min = "dmin" in (registry.kind(name).block.names or ())
-    assert found == ({FINITE, NAN} if has_min else signed)  # Inf - Inf where both scales are Inf
+    half = {FINITE, NAN} if has_min else {FINITE, NAN, PLUS_INF, MINUS_INF}  # Inf - Inf where both are Inf
+    want = {HALF: half, E8M0: {FINITE, MINUS_INF}, E4M3: {FINITE}}
+    assert found == want[form_of(registry.kind(name))]
 
 
 def onehot(kernel_id: str, build: Build, name: str, matrix: np.ndarray, host: Host) -> Product:

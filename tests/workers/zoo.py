@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kernels import source
-from kernels.model import BufferArg, Launch, Plan
+from kernels.model import BufferArg, Launch, Plan, ScalarArg
+from kernels.tensor_scale import seeded
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,15 @@ def launched_as_coalesced(launch: Launch) -> Launch:
 def v_from_k(launch: Launch) -> Launch:
     """The launch for V over K's weights."""
     args = tuple(replace(arg, buffer="k") if arg == BufferArg("weights", "v") else arg for arg in launch.args)
+    return replace(launch, args=args)
+
+
+def with_other_scale(launch: Launch) -> Launch:
+    """The launch for gate with the scale of up, as a kernel that mixes them up has it."""
+    args = tuple(
+        replace(arg, value=seeded(1)) if isinstance(arg, ScalarArg) and arg.value == seeded(0) else arg
+        for arg in launch.args
+    )
     return replace(launch, args=args)
 
 
@@ -112,6 +122,14 @@ ZOO = (
         "Q8_0",
         (("first_token + t < batch ?", "first_token + t < batch - 1 ?"),),
     ),
+    Wrong("tensor's scale forgotten", "matvec/coalesced", "NVFP4", (("weights_scale * sum", "sum"),)),
+    Wrong(
+        "tensor's scale twice",
+        "mul_mm/reference",
+        "NVFP4",
+        (("weights_scale * sums", "weights_scale * weights_scale * sums"),),
+    ),
+    Wrong("another tensor's scale", "ffn/block", "NVFP4", relaunch=with_other_scale),
     Wrong("eps ignored", "rmsnorm/block", "", (("+ eps)", ")"),)),
     Wrong("residual ignored", "add_rmsnorm/fused", "", (("+ residual[", "+ 0.0f * residual["),)),
     Wrong(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernels import registry
 from kernels.model import Case, Launch, Plan, Role, packed
 from kernels.op import Kernel
-from kernels.ops._linear import refuses_lanes, weights_buffer, x_buffer
+from kernels.ops._linear import refuses_lanes, scale_arg, weights_buffer, x_buffer
 from kernels.ops.matvec.block import Block
 from kernels.ops.matvec.coalesced import Coalesced
 from kernels.ops.silu_mul.flat import KERNEL as SILU_MUL
@@ -36,7 +36,9 @@ class FfnKernel(Kernel):
         def matvec(name: str) -> Launch:
             x, out = FROM_TO[name]
             names = {"weights": name, "x": x, "out": out}
-            return self.matvec.launch(kinds[name], *sizes[name], weights[name].strides[0], names)
+            return self.matvec.launch(
+                kinds[name], *sizes[name], weights[name].strides[0], names, scale_arg(case, name)
+            )
 
         silu_mul = SILU_MUL.launch(inner, {"gate": "gate_out", "up": "up_out", "out": "activated"})
         x = x_buffer("x", (hidden,), case.layout)

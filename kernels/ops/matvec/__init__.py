@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels import compare, oracle, registry
+from kernels import compare, oracle, registry, tensor_scale
 from kernels.kind import Kind
 from kernels.model import Case, Layout, Shape
 from kernels.models import Model
@@ -17,6 +17,9 @@ class Matvec(JudgedOp):
     name = "matvec"
     axes = (Axis("rows"), Axis("cols"))
     matrices = ("weights",)
+
+    def scalars_of(self, kinds: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
+        return tensor_scale.scalars(self.matrices, kinds)
 
     def refuses(self, case: Case) -> str:
         kind = registry.kind(case.kinds[0])

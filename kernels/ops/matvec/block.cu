@@ -1,6 +1,10 @@
 // y[row] = sum over cols of W[row, col] * x[col]; block per row, thread t takes super-blocks t, t + THREADS, ...
 extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, float *out, int rows, int cols,
+#ifdef TENSOR_SCALE
+                                 long long row_bytes, float weights_scale) {
+#else
                                  long long row_bytes) {
+#endif
     extern __shared__ float sums[];
     const int row = blockIdx.x;
     const int blocks = cols / BLOCK_ELEMENTS;
@@ -24,5 +28,9 @@ extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, f
         __syncthreads();
     }
     if (threadIdx.x == 0)
+#ifdef TENSOR_SCALE
+        out[row] = weights_scale * sums[0];
+#else
         out[row] = sums[0];
+#endif
 }

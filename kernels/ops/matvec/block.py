@@ -7,7 +7,7 @@ import numpy as np
 from kernels.kind import Kind
 from kernels.model import Case, Launch, Plan
 from kernels.op import LaunchKernel, Step, ceil_div, flat
-from kernels.ops._linear import by_rows, halved, in_order
+from kernels.ops._linear import Scale, by_rows, halved, in_order, scaled
 from kernels.ops.matvec._launch import matvec_args, matvec_plan
 
 THREADS = 256
@@ -22,10 +22,12 @@ class Block(LaunchKernel):
     def constants(self, kind: Kind | None) -> dict[str, int]:
         return {"THREADS": THREADS}
 
-    def launch(self, kind: str, rows: int, cols: int, row_bytes: int, names: dict[str, str]) -> Launch:
+    def launch(
+        self, kind: str, rows: int, cols: int, row_bytes: int, names: dict[str, str], scale: Scale = ()
+    ) -> Launch:
         """One launch over the buffers that `names` gives for weights, x and out."""
         grid, block = flat(rows, THREADS)
-        args = matvec_args(rows, cols, row_bytes, names)
+        args = matvec_args(rows, cols, row_bytes, names, scale)
         return Launch(self.id, kind, self.entry(kind), args, grid, block, dynamic_shared_bytes=4 * THREADS)
 
     def plan(self, case: Case) -> Plan:
@@ -41,7 +43,7 @@ class Block(LaunchKernel):
         kind, x = step.kind, step.arrays["x"]
         assert kind is not None
         with np.errstate(all="ignore"):  # NaN and Inf are fed on purpose
-            return by_rows(step.arrays["weights"], len(x), lambda rows: _sums(kind, rows, x))
+            return scaled(step, by_rows(step.arrays["weights"], len(x), lambda rows: _sums(kind, rows, x)))
 
 
 def _sums(kind: Kind, rows: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -1,7 +1,11 @@
 // y[row] = sum over cols of W[row, col] * x[col]; one warp per row, ROWS rows per thread block, every lane takes
 // its LANE_WEIGHTS weights of each super-block in turn.
 extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, float *out, int rows, int cols,
+#ifdef TENSOR_SCALE
+                                 long long row_bytes, float weights_scale) {
+#else
                                  long long row_bytes) {
+#endif
     const int lane = threadIdx.x % WARP;
     const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / WARP;
     if (row >= rows)
@@ -23,5 +27,9 @@ extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, f
     for (int step = WARP / 2; step > 0; step /= 2)
         sum += __shfl_down_sync(0xffffffffu, sum, step);
     if (lane == 0)
+#ifdef TENSOR_SCALE
+        out[row] = weights_scale * sum;
+#else
         out[row] = sum;
+#endif
 }

@@ -8,7 +8,7 @@ from kernels import registry
 from kernels.kind import WARP, Kind
 from kernels.model import Case, Launch, Plan
 from kernels.op import LaunchKernel, Step, ceil_div, flat
-from kernels.ops._linear import by_rows, halved, in_order, refuses_lanes
+from kernels.ops._linear import Scale, by_rows, halved, in_order, refuses_lanes, scaled
 from kernels.ops.matvec._launch import matvec_args, matvec_plan
 
 ROWS = 8  # rows of a thread block, a warp each
@@ -26,10 +26,13 @@ class Coalesced(LaunchKernel):
     def refuses(self, case: Case) -> str:
         return refuses_lanes(registry.kind(case.kinds[0]), case.shape["cols"], case.layout)
 
-    def launch(self, kind: str, rows: int, cols: int, row_bytes: int, names: dict[str, str]) -> Launch:
+    def launch(
+        self, kind: str, rows: int, cols: int, row_bytes: int, names: dict[str, str], scale: Scale = ()
+    ) -> Launch:
         """One launch over the buffers that `names` gives for weights, x and out."""
         grid, block = flat(ceil_div(rows, ROWS), ROWS * WARP)
-        return Launch(self.id, kind, self.entry(kind), matvec_args(rows, cols, row_bytes, names), grid, block)
+        args = matvec_args(rows, cols, row_bytes, names, scale)
+        return Launch(self.id, kind, self.entry(kind), args, grid, block)
 
     def plan(self, case: Case) -> Plan:
         return matvec_plan(case, self.launch)
@@ -44,7 +47,7 @@ class Coalesced(LaunchKernel):
         kind, x = step.kind, step.arrays["x"]
         assert kind is not None
         with np.errstate(all="ignore"):  # NaN and Inf are fed on purpose
-            return by_rows(step.arrays["weights"], len(x), lambda rows: _sums(kind, rows, x))
+            return scaled(step, by_rows(step.arrays["weights"], len(x), lambda rows: _sums(kind, rows, x)))
 
 
 def _sums(kind: Kind, rows: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -2,7 +2,11 @@
 // block, BK columns at a time. Rows past the end read the last row again and are dropped at the store; tokens past the
 // end are zero.
 extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, float *out, int rows, int cols,
+#ifdef TENSOR_SCALE
+                                 int batch, long long row_bytes, float weights_scale) {
+#else
                                  int batch, long long row_bytes) {
+#endif
     __shared__ __align__(16) float w_tile[BK * BM];  // [column][row]
     __shared__ __align__(16) float x_tile[BK * BN];  // [column][token]
     const int thread = threadIdx.x;
@@ -54,6 +58,10 @@ extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, f
             const long long token = first_token + my_token + j;
             const long long row = first_row + my_row + i;
             if (token < batch && row < rows)
+#ifdef TENSOR_SCALE
+                out[token * rows + row] = weights_scale * sums[j][i];
+#else
                 out[token * rows + row] = sums[j][i];
+#endif
         }
 }

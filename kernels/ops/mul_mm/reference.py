@@ -10,7 +10,7 @@ import numpy as np
 from kernels.kind import Kind
 from kernels.model import Arg, BufferArg, Case, Launch, Plan, Role, ScalarArg, packed
 from kernels.op import LaunchKernel, Step, ceil_div
-from kernels.ops._linear import K_TILE, by_rows, in_order, weights_buffer, x_buffer
+from kernels.ops._linear import K_TILE, by_rows, in_order, scale_arg, scaled, weights_buffer, x_buffer
 from kernels.registry import kind as kind_named
 
 BM, BN, BK = 64, 128, K_TILE  # rows, tokens and columns of a tile
@@ -50,6 +50,7 @@ class Reference(LaunchKernel):
             *(BufferArg(buffer.name, buffer.name) for buffer in (weights, x, out)),
             *(ScalarArg(name, "i4", case.shape[name]) for name in ("rows", "cols", "batch")),
             ScalarArg("row_bytes", "i8", weights.strides[0]),
+            *scale_arg(case, "weights"),
         )
         launch = Launch(
             kernel=self.id,
@@ -71,7 +72,8 @@ class Reference(LaunchKernel):
         kind, x = step.kind, step.arrays["x"]
         assert kind is not None
         with np.errstate(all="ignore"):  # NaN and Inf are fed on purpose
-            return by_rows(step.arrays["weights"], x.shape[1], lambda rows: _sums(kind, rows, x))
+            sums = by_rows(step.arrays["weights"], x.shape[1], lambda rows: _sums(kind, rows, x))
+            return scaled(step, sums)
 
 
 def _sums(kind: Kind, rows: np.ndarray, x: np.ndarray) -> np.ndarray:

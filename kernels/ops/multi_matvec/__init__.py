@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels import registry
+from kernels import registry, tensor_scale
 from kernels.kind import Kind
 from kernels.model import Case, Layout, Shape
 from kernels.models import Model
@@ -17,6 +17,9 @@ class MultiMatvec(Op):
     matrices = ("q", "k", "v")
     mixes = (("Q4_K", "Q4_K", "Q6_K"),)  # what Q4_K_M files have
     layer = ("attn_q", "attn_k", "attn_v")
+
+    def scalars_of(self, kinds: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
+        return tensor_scale.scalars(self.matrices, kinds)
 
     def refuses(self, case: Case) -> str:
         for matrix in self._matrices(case):

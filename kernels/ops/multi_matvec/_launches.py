@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernels import registry
 from kernels.model import Case, Launch, Plan, Role, packed
 from kernels.op import Kernel
-from kernels.ops._linear import weights_buffer, x_buffer
+from kernels.ops._linear import scale_arg, weights_buffer, x_buffer
 from kernels.ops.matvec.block import Block
 from kernels.ops.matvec.coalesced import Coalesced
 
@@ -32,7 +32,9 @@ class MultiMatvecKernel(Kernel):
 
         def matvec(name: str) -> Launch:
             names = {"weights": name, "x": "x", "out": f"{name}_out"}
-            return self.matvec.launch(kinds[name], rows[name], cols, weights[name].strides[0], names)
+            return self.matvec.launch(
+                kinds[name], rows[name], cols, weights[name].strides[0], names, scale_arg(case, name)
+            )
 
         outs = tuple(packed(f"{name}_out", (rows[name],), Role.OUT) for name in MATRICES)
         x = x_buffer("x", (cols,), case.layout)

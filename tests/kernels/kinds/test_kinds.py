@@ -8,7 +8,7 @@ import pytest
 
 from kernels import registry
 from kernels.kind import CHUNK_WEIGHTS, Kind
-from kernels.oracle import MIN_FIELDS
+from tests.docs.scale_forms import HALF, fields_of, form_of, scale_bits
 
 KINDS = list(registry.kinds().values())
 NAMES = [kind.name for kind in KINDS]
@@ -21,10 +21,6 @@ def random_blocks(kind: Kind, count: int = BLOCKS) -> np.ndarray:
     """(count,) blocks of random bytes, scales too."""
     content = np.random.default_rng(7).integers(0, 256, (count, kind.block_bytes), np.uint8)
     return content.view(kind.block)[:, 0]
-
-
-def scale_fields(kind: Kind) -> list[str]:
-    return [name for name in ("d", *MIN_FIELDS, "e") if name in (kind.block.names or ())]
 
 
 def gguf_sizes(kind: Kind) -> tuple[int, int] | None:
@@ -59,17 +55,18 @@ def test_pinned_random_blocks_decode_finite(kind: Kind) -> None:
 
 @every_kind
 def test_unpinned_random_blocks_leave_the_finite_or_the_pinned_range(kind: Kind) -> None:
-    # The pin is needed: without it scales are Inf, NaN or (E8M0) anything up to 2^127.
-    w = kind.decode(random_blocks(kind))
-    assert not np.isfinite(w).all() or np.abs(w).max() > 2.0**60
+    # The pin is needed: without it scales are Inf, NaN, anything up to 2^127 (E8M0) or past 448 (E4M3).
+    blocks = random_blocks(kind)
+    w = kind.decode(blocks)
+    kind.pin(blocks)
+    assert not np.isfinite(w).all() or np.abs(w).max() > np.abs(kind.decode(blocks)).max()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name != "MXFP4"], ids=lambda kind: kind.name)
 def test_pinned_blocks_decode_to_zero_when_their_scales_are_zeroed(kind: Kind) -> None:
     blocks = random_blocks(kind)
     kind.pin(blocks)
-    for name in scale_fields(kind):
-        blocks[name] = 0
+    kind.poke(blocks, np.zeros(BLOCKS, np.uint16))
     assert (kind.decode(blocks) == 0).all()
 
 
@@ -78,7 +75,7 @@ def test_pin_touches_nothing_but_the_scales(kind: Kind) -> None:
     blocks, before = random_blocks(kind), random_blocks(kind)
     kind.pin(blocks)
     for name in kind.block.names or ():
-        assert (blocks[name].tobytes() == before[name].tobytes()) == (name not in scale_fields(kind))
+        assert (blocks[name].tobytes() == before[name].tobytes()) == (name not in fields_of(kind))
 
 
 def test_pin_keeps_sign_and_mantissa_random() -> None:
@@ -88,6 +85,14 @@ def test_pin_keeps_sign_and_mantissa_random() -> None:
     assert ((np.abs(d) >= 2.0**-4) & (np.abs(d) < 2.0**-3)).all()
     assert 0.4 < (d < 0).mean() < 0.6
     assert len(np.unique(np.abs(d))) > 300
+
+
+def test_nvfp4_pin_takes_every_byte_that_is_a_number_and_no_sign() -> None:
+    blocks = random_blocks(registry.kind("NVFP4"))
+    before = blocks["d"].copy()
+    registry.kind("NVFP4").pin(blocks)
+    assert np.array_equal(blocks["d"], np.minimum(before & 0x7F, 0x7E))
+    assert set(blocks["d"].ravel().tolist()) == set(range(0x7F))
 
 
 def test_mxfp4_pin_takes_eight_exponents() -> None:
@@ -102,9 +107,9 @@ def test_poke_sets_every_scale_to_the_given_bits(kind: Kind) -> None:
     blocks = random_blocks(kind)
     bits = (np.arange(BLOCKS) * 131 % 65536).astype(np.uint16)
     kind.poke(blocks, bits)
-    for name in scale_fields(kind):
-        want = bits if blocks[name].itemsize == 2 else bits & 0xFF
-        assert (blocks[name].view(f"u{blocks[name].itemsize}") == want).all()
+    got = scale_bits(kind, blocks.view(np.uint8).reshape(BLOCKS, -1))
+    assert got.size >= BLOCKS
+    assert (got == (bits if form_of(kind) is HALF else bits & 0xFF)[:, None]).all()
 
 
 @every_kind

@@ -10,7 +10,8 @@ import pytest
 
 from kernels import oracle, registry
 from kernels.kind import Kind
-from tests.docs import specials
+from tests.docs import scale_forms, specials
+from tests.docs.scale_forms import E8M0, HALF, form_of, scale_bits
 from tests.docs.specials import EDGES, Row, differing, unequal
 
 KINDS = list(registry.kinds().values())
@@ -18,7 +19,7 @@ ROWS = specials.all_rows()
 every_row = pytest.mark.parametrize("row", ROWS, ids=[f"{row.kind.name}-{row.number}" for row in ROWS])
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 half_kinds = pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if not specials.has_bytes(kind)], ids=lambda kind: kind.name
+    "kind", [kind for kind in KINDS if form_of(kind) is HALF], ids=lambda kind: kind.name
 )
 
 
@@ -55,7 +56,7 @@ WEIGHTS_AS_SCALES = {"Q2_0", "Q4_1", "Q5_1", "TQ1_0", "TQ2_0"}
 
 @half_kinds
 def test_ggmls_quantizer_makes_inf_of_large_weights_where_a_scale_is_a_weight(kind: Kind) -> None:
-    scales = np.concatenate([specials.scale_bits(kind, specials.edge(kind, row)[0]) for row in EDGES])
+    scales = np.concatenate([scale_bits(kind, specials.edge(kind, row)[0]) for row in EDGES])
     values = np.abs(scales.astype(np.uint16).view(np.float16))
     assert ((values == 0) | (values >= 2.0**-14)).all()
     assert np.isinf(values).any() == (kind.name in WEIGHTS_AS_SCALES)
@@ -69,12 +70,13 @@ def test_ggmls_quantizer_gives_float32_denormals_byte_252_and_zero_codes() -> No
 
 @every_kind
 def test_special_blocks_have_every_class_of_scale(kind: Kind) -> None:
-    groups = {row.group for row in specials.rows(kind.name)}
-    if specials.has_bytes(kind):
-        assert groups >= {"0", "1", "2", "254", "255"}
+    found = {scale for row in specials.rows(kind.name) for scale in row.scales}
+    if (form := form_of(kind)) is E8M0:
+        assert found >= form.special
     else:
-        assert groups >= {"nan", "inf", "max", "subnormal"}
-        assert {scale for row in specials.rows(kind.name) for scale in row.scales} == set(specials.HALVES)
+        assert found == form.special
+    if form is HALF:
+        assert {row.group for row in specials.rows(kind.name)} >= {"nan", "inf", "max", "subnormal"}
 
 
 @half_kinds
@@ -97,10 +99,22 @@ def test_every_e8m0_byte_is_a_power_of_two_in_decode_and_oracle() -> None:
     assert np.array_equal(oracle.weights(kind, blocks), want)
 
 
+def test_every_e4m3_byte_is_its_value_in_decode_and_oracle() -> None:
+    kind = registry.kind("NVFP4")
+    blocks = specials.one_sign(kind, np.arange(256), fill=0x22)  # code 2: one
+    got = kind.weights(blocks)
+    # A sign that doesn't count, four bits of exponent with bias 7, three of mantissa; all ones are no number.
+    exponent, mantissa = np.arange(256) >> 3 & 15, np.arange(256) & 7
+    want = np.where(exponent, (1 + mantissa / 8) * 2.0 ** (exponent - 7), mantissa * 2.0**-9)
+    want[0x7F] = 0
+    assert np.array_equal(got, np.repeat(want[:, None], 64, axis=1))
+    assert np.array_equal(oracle.weights(kind, blocks), got)
+
+
 def flushing_halves(kind: Kind, blocks: np.ndarray) -> np.ndarray:
     """What a decode makes of them that takes a subnormal float16 for zero."""
     flushed = blocks.copy().view(kind.block)
-    for name in set(specials.SCALE_FIELDS) & set(kind.block.names or ()):
+    for name in set(scale_forms.FIELDS) & set(kind.block.names or ()):
         field = flushed[name].view(np.uint16)
         field[(field & 0x7C00) == 0] &= 0x8000
     return kind.weights(flushed.view(np.uint8))

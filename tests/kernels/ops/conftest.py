@@ -26,8 +26,9 @@ def make() -> Make:
         kinds = tuple(kind.split("+")) if "+" in kind else (kind,) * len(op.matrices)
         sizes = catalog.parse_shape(shape, op)
         packing = registry.kernel(kernel_id).packing
+        scalars = op.scalars_of(kinds)
         made = Case(
-            op_name, name, kinds, sizes, drawn, drawn, Build.EXACT, Layout(), op.scalars, packing=packing
+            op_name, name, kinds, sizes, drawn, drawn, Build.EXACT, Layout(), scalars, packing=packing
         )
         return replace(made, **fields)  # type: ignore[arg-type]
 

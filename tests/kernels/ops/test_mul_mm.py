@@ -58,8 +58,11 @@ def test_twin_is_inside_the_proven_bound(make: Any, ran: Any, kind: str, batch: 
     done = ran(make(KERNEL, kind, f"9x768x{batch}", "sparse"))
     (step,), (out,) = done.steps, done.outs
     weights, x = oracle.weights(registry.kind(kind), step.arrays["weights"]), step.arrays["x"]
+    weights = weights * (step.tensor_scale or 1)
     error = np.abs(out - x.astype(np.float64) @ weights.T)
-    limit = compare.gamma(768 + 4) * (np.abs(x.astype(np.float64)) @ np.abs(weights).T)
+    limit = compare.gamma(768 + 4 + registry.kind(kind).tensor_scale) * (
+        np.abs(x.astype(np.float64)) @ np.abs(weights).T
+    )
     assert (error <= limit).all()
     assert error.max() > 0
     assert (done.comparison.verdict, done.comparison.positions) == ("PASS", 9 * batch)

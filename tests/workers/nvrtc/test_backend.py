@@ -131,7 +131,7 @@ def test_an_ffn_has_a_record_per_text(nvrtc: Nvrtc) -> None:
     kinds = ("Q4_0", "Q4_0", "Q8_0")
     shape = op.quick(tuple(map(registry.kind, kinds)))[0].shape
     evidence = evidence_of(
-        replace(matvec_case(), op="ffn", kinds=kinds, shape=shape, scalars=op.scalars), 86, nvrtc
+        replace(matvec_case(), op="ffn", kinds=kinds, shape=shape, scalars=op.scalars_of(kinds)), 86, nvrtc
     )
     assert {(record.kernel, record.kind) for record in evidence.builds} == {
         ("matvec/block", "Q4_0"), ("silu_mul/flat", ""), ("matvec/block", "Q8_0"),
