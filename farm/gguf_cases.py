@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kernels import catalog, registry
+from kernels import catalog, registry, tensor_scale
 from kernels.inputs import FIXTURE_VERSION
 from kernels.model import Build, Case, FromFile, Seeded, Shape
 from kernels.op import Op
+from workers import files
 from workers.files import Held
-from workers.gguf_file import Tensor
+from workers.gguf_file import SCALE, Tensor, scale_name
 
 DEFAULT_ROWS = 512
 
@@ -64,24 +65,52 @@ class Layer:
 
 def cases(held: Held, choice: Choice) -> tuple[Case, ...]:
     """matvec and mul_mm for every matrix of a wanted kind, ffn and multi_matvec for every layer of such."""
-    wanted = [tensor for tensor in held.tensors if not _why_not(tensor, choice.kinds)]
-    found = [case for tensor in wanted for case in _matrix_cases(held.sha256, tensor, choice)]
+    wanted = [tensor for tensor in held.tensors if not _why_not(held, tensor, choice.kinds)]
+    found = [case for tensor in wanted for case in _matrix_cases(held, tensor, choice)]
     for layer in layers(held.tensors):
-        if not layer.why_not(choice.kinds):
-            found += _layer_cases(held.sha256, layer, choice)
+        if not _layer_why_not(held, layer, choice.kinds):
+            found += _layer_cases(held, layer, choice)
     return tuple(found)
 
 
 def listed(held: Held, kinds: Iterable[str]) -> tuple[Listed, ...]:
     """Every tensor and every layer that no kernel of `kinds` can take, with the reason."""
     names = tuple(kinds)
-    tensors = [Listed(t.name, reason) for t in held.tensors if (reason := _why_not(t, names))]
-    found = [Listed(one.name, reason) for one in layers(held.tensors) if (reason := one.why_not(names))]
+    tensors = [Listed(t.name, reason) for t in held.tensors if (reason := _why_not(held, t, names))]
+    found = [
+        Listed(layer.name, reason)
+        for layer in layers(held.tensors)
+        if (reason := _layer_why_not(held, layer, names))
+    ]
     return (*tensors, *found)
 
 
-def _why_not(tensor: Tensor, kinds: tuple[str, ...]) -> str:
-    return "" if tensor.kind in kinds else f"no kernels for {tensor.kind}"
+def _why_not(held: Held, tensor: Tensor, kinds: tuple[str, ...]) -> str:
+    """A tensor's reason: it is the scale of another one, has no kernels, or a scale that none takes."""
+    if weights := _scaled_by(held, tensor):
+        return f"the scale of {weights}, an argument of its kernels"
+    if tensor.kind not in kinds:
+        return f"no kernels for {tensor.kind}"
+    scale = files.scale_tensor(held, tensor.name) if _has_scale(tensor.kind) else None
+    return files.scale_fault(scale) if scale else ""
+
+
+def _scaled_by(held: Held, tensor: Tensor) -> str:
+    """The weights whose scale this tensor is; empty if it is none, or one that their kind doesn't take."""
+    if not tensor.name.endswith(SCALE):
+        return ""
+    named = (other for other in held.tensors if scale_name(other.name) == tensor.name)
+    return next((other.name for other in named if _has_scale(other.kind)), "")
+
+
+def _has_scale(kind: str) -> bool:
+    return kind in registry.kinds() and registry.kind(kind).tensor_scale
+
+
+def _layer_why_not(held: Held, layer: Layer, kinds: tuple[str, ...]) -> str:
+    """A layer's reason: its tensors' first one, or its own."""
+    reasons = (_why_not(held, tensor, kinds) for tensor in layer.tensors)
+    return next(filter(None, reasons), "") or layer.why_not(kinds)
 
 
 def layers(tensors: Iterable[Tensor]) -> Iterator[Layer]:
@@ -96,25 +125,35 @@ def layers(tensors: Iterable[Tensor]) -> Iterator[Layer]:
                 yield Layer(prefix, op, tuple(part for part in parts if part))
 
 
-def _matrix_cases(sha256: str, tensor: Tensor, choice: Choice) -> Iterator[Case]:
+def _matrix_cases(held: Held, tensor: Tensor, choice: Choice) -> Iterator[Case]:
     rows = min(choice.rows, tensor.rows) if choice.rows else tensor.rows
-    weights = FromFile(sha256, (tensor.name,), rows if rows < tensor.rows else 0)
-    yield from _cases("matvec", (tensor.kind,), Shape.of(rows=rows, cols=tensor.cols), weights, choice)
+    weights = FromFile(held.sha256, (tensor.name,), rows if rows < tensor.rows else 0)
+    yield from _cases("matvec", held, (tensor,), Shape.of(rows=rows, cols=tensor.cols), weights, choice)
     if choice.batch:
         shape = Shape.of(rows=rows, cols=tensor.cols, batch=choice.batch)
-        yield from _cases("mul_mm", (tensor.kind,), shape, weights, choice)
+        yield from _cases("mul_mm", held, (tensor,), shape, weights, choice)
 
 
-def _layer_cases(sha256: str, layer: Layer, choice: Choice) -> Iterator[Case]:
+def _layer_cases(held: Held, layer: Layer, choice: Choice) -> Iterator[Case]:
     assert layer.shape is not None  # callers have asked why_not
-    weights = FromFile(sha256, tuple(tensor.name for tensor in layer.tensors))
-    kinds = tuple(tensor.kind for tensor in layer.tensors)
-    yield from _cases(layer.op.name, kinds, layer.shape, weights, choice)
+    weights = FromFile(held.sha256, tuple(tensor.name for tensor in layer.tensors))
+    yield from _cases(layer.op.name, held, layer.tensors, layer.shape, weights, choice)
+
+
+def scalars(op_name: str, held: Held, tensors: Sequence[Tensor]) -> tuple[tuple[str, float], ...]:
+    """The op's scalars over these matrices, the scales of whole tensors as the file has them."""
+    scales = [
+        files.tensor_scale(held, tensor.name) if _has_scale(tensor.kind) else tensor_scale.ABSENT
+        for tensor in tensors
+    ]
+    kinds = tuple(tensor.kind for tensor in tensors)
+    return tensor_scale.given(registry.op(op_name), kinds, scales)
 
 
 def _cases(
-    op: str, kinds: tuple[str, ...], shape: Shape, weights: FromFile, choice: Choice
+    op: str, held: Held, tensors: tuple[Tensor, ...], shape: Shape, weights: FromFile, choice: Choice
 ) -> Iterator[Case]:
+    kinds = tuple(tensor.kind for tensor in tensors)
     for kernel_id in choice.kernels:
         kernel = registry.kernel(kernel_id)
         if kernel.op != op or not kernel.serves(kinds):
@@ -124,6 +163,6 @@ def _cases(
             for build in catalog.builds_of(kernel, choice.builds):
                 yield Case(
                     op, kernel.name, kinds, shape, weights, x, build,
-                    scalars=registry.op(op).scalars_of(kinds),
+                    scalars=scalars(op, held, tensors),
                     x_dtype=kernel.x_dtype, out_dtype=kernel.out_dtype, packing=kernel.packing,
                 )  # fmt: skip

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import catalog, codec, registry
+from farm import gguf_cases
+from kernels import catalog, codec, registry, tensor_scale
 from kernels.errors import UsageError
 from kernels.inputs import FIXTURE_VERSION
 from kernels.kind import Kind
@@ -59,7 +60,7 @@ def from_words(words: Words, store: FileStore) -> Case:
     if words.weights:
         return _from_blocks(words, kernel, op, store)
     kinds, shape = _kinds_and_shape(words, op)
-    return _case(words, kernel, kinds, shape, _seeded(words), store)
+    return _case(words, kernel, kinds, shape, _seeded(words), op.scalars_of(kinds), store)
 
 
 def _kinds_and_shape(words: Words, op: Op) -> tuple[tuple[str, ...], Shape]:
@@ -90,7 +91,8 @@ def _from_blocks(words: Words, kernel: Kernel, op: Op, store: FileStore) -> Case
     blocks = load_npy(Path(words.weights), np.uint8, ndims=(2, 3))
     rows, cols = _size(blocks, kind, words.weights)
     weights = FromFile(store.register(Path(words.weights)).sha256)
-    return _case(words, kernel, (kind.name,), _shape(op, words, rows, cols), weights, store)
+    scalars = tensor_scale.given(op, (kind.name,), (tensor_scale.ABSENT,))
+    return _case(words, kernel, (kind.name,), _shape(op, words, rows, cols), weights, scalars, store)
 
 
 def _size(blocks: np.ndarray, kind: Kind, path: str) -> tuple[int, int]:
@@ -118,7 +120,7 @@ def _from_gguf(words: Words, kernel: Kernel, op: Op, store: FileStore) -> Case:
     rows = len(sample_rows(tensors[0].rows, words.rows)) if len(tensors) == 1 else 0
     weights = FromFile(held.sha256, words.tensors, words.rows if rows else 0)
     shape = _shape(op, words, rows, tensors[0].cols) if rows else _layer_shape(op, tensors)
-    return _case(words, kernel, kinds, shape, weights, store)
+    return _case(words, kernel, kinds, shape, weights, gguf_cases.scalars(op.name, held, tensors), store)
 
 
 def _layer_shape(op: Op, tensors: list[Tensor]) -> Shape:
@@ -147,13 +149,13 @@ def _seeded(words: Words) -> Seeded:
 
 
 def _case(
-    words: Words, kernel: Kernel, kinds: tuple[str, ...], shape: Shape, weights: Source, store: FileStore
-) -> Case:
+    words: Words, kernel: Kernel, kinds: tuple[str, ...], shape: Shape, weights: Source,
+    scalars: tuple[tuple[str, float], ...], store: FileStore,
+) -> Case:  # fmt: skip
     x: Source = FromFile(store.register(Path(words.x)).sha256) if words.x else _seeded(words)
     case = Case(
         kernel.op, kernel.name, kinds, shape, weights, x, words.build,
-        scalars=registry.op(kernel.op).scalars_of(kinds),
-        x_dtype=kernel.x_dtype, out_dtype=kernel.out_dtype, packing=kernel.packing,
+        scalars=scalars, x_dtype=kernel.x_dtype, out_dtype=kernel.out_dtype, packing=kernel.packing,
     )  # fmt: skip
     catalog.check(case)
     if words.x and not registry.op(case.op).refuses(case):

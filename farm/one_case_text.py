@@ -20,6 +20,11 @@ def case_words(case: Case) -> str:
     return f"{case.op}/{case.kernel} {kind}{case.shape} {case.family} {case.build}"
 
 
+def scalar_words(case: Case) -> str:
+    """eps 1e-05; the digits that tell float32 values apart"""
+    return ", ".join(f"{name} {value:.9g}" for name, value in case.scalars)
+
+
 def _head(evidence: Evidence) -> str:
     where = f"{evidence.backend} ({evidence.device.device_class})"
     reason = f": {evidence.reason}" if evidence.reason else ""
@@ -31,6 +36,8 @@ def _body(evidence: Evidence) -> Iterator[str]:
         yield _row("rule", f"{evidence.rule_verdict} by {evidence.rule}, which decides this run")
     if evidence.comparison:
         yield from _figures(evidence.comparison)
+    if evidence.case.scalars:
+        yield _row("scalars", scalar_words(evidence.case))
     for number, launch in enumerate(evidence.launches):
         yield _row(f"launch {number}", _launch(launch))
     for build in evidence.builds:

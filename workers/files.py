@@ -16,8 +16,9 @@ import numpy as np
 
 from kernels import codec
 from kernels.model import FromFile
+from kernels.tensor_scale import ABSENT
 from workers.backend import CannotRun
-from workers.gguf_file import BadFile, Tensor, read_gguf, read_rows
+from workers.gguf_file import BadFile, Tensor, read_gguf, read_rows, scale_name
 from workers.state import state_folder
 
 NPY_MAGIC = b"\x93NUMPY"
@@ -125,6 +126,30 @@ def held_tensor(held: Held, name: str) -> Tensor:
     if found is None:
         raise BadFile(f"{held.path}: no tensor {name!r}; it has {len(held.tensors)} others")
     return found
+
+
+def scale_tensor(held: Held, weights: str) -> Tensor | None:
+    """The tensor with the scale of a whole weight tensor, where the file has one."""
+    return next((tensor for tensor in held.tensors if tensor.name == scale_name(weights)), None)
+
+
+def tensor_scale(held: Held, weights: str) -> float:
+    """What a whole weight tensor is multiplied by; BadFile where that isn't one float32."""
+    tensor = scale_tensor(held, weights)
+    if tensor is None:
+        return ABSENT
+    if fault := scale_fault(tensor):
+        raise BadFile(f"{held.path}: {fault}")
+    (value,) = read_rows(Path(held.path), tensor, np.arange(1)).view("<f4")[0]
+    return float(value)
+
+
+def scale_fault(tensor: Tensor) -> str:
+    """Why a scale can't be the argument of a launch; empty if it can."""
+    values = tensor.rows * tensor.cols
+    if (tensor.kind, values) == ("F32", 1):
+        return ""
+    return f"{tensor.name} is {values} {tensor.kind}, want one F32: kernels take one scale for a tensor"
 
 
 def load_npy(path: Path, dtype: Any, ndims: tuple[int, ...]) -> np.ndarray:

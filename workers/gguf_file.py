@@ -14,6 +14,8 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader
 
 from kernels.errors import FarmError
 
+SCALE = ".scale"  # how the names of scales end
+
 
 class BadFile(FarmError):
     """A file that can't be used; the message names the file, the tensor and the fault."""
@@ -107,6 +109,11 @@ def _kind(type_id: int, where: str) -> GGMLQuantizationType:
         return GGMLQuantizationType(type_id)
     except ValueError:
         raise BadFile(f"{where}: type id {type_id} is unknown to gguf {metadata.version('gguf')}") from None
+
+
+def scale_name(weights: str) -> str:
+    """The tensor that would hold the scale of a whole weight tensor: `<base>.scale` for `<base>.weight`."""
+    return weights.removesuffix(".weight") + SCALE
 
 
 def read_rows(path: Path, tensor: Tensor, rows: np.ndarray) -> np.ndarray:

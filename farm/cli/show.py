@@ -15,6 +15,7 @@ from farm import build_text, dossier
 from farm.cli import options
 from farm.dossier import Dossier, Field
 from farm.marks import mark, timestamp
+from farm.one_case_text import scalar_words
 from farm.reader import read_matrix
 from farm.terminal import console, shown
 from kernels import codec
@@ -67,6 +68,8 @@ def lines_of(found: Dossier) -> Iterator[tuple[str, str]]:
         yield from _comparison_lines(found.line)
         yield from _block_lines(found)
         yield from _run_lines(found.line)
+        if found.line.case.scalars:
+            yield "scalars", scalar_words(found.line.case)
         yield "case", codec.canonical(found.line.case)
     yield "to run it" if found.line else "to run", found.command
 

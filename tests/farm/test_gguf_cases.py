@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
+from gguf.quants import dequantize
 
 from farm import gguf_cases
 from farm.gguf_cases import Choice
+from farm.one_case import Words, from_words
 from kernels import registry
-from kernels.model import Build, FromFile, Shape
-from workers.files import Held
+from kernels.model import Build, FromFile, Shape, Verdict
+from workers import backend as backends
+from workers.files import FileStore, Held
 from workers.gguf_file import Tensor, read_gguf
+from workers.image_cache import ImageCache
+from workers.machine import cpu_device
+from workers.request import Request
+from workers.runner import new_id, run_case
 
 TINY = Path(__file__).parents[1] / "data" / "tiny-mixed.gguf"
 KERNELS = tuple(registry.all_kernels())
@@ -87,7 +98,7 @@ def test_k_and_v_of_different_rows_are_listed() -> None:
 @pytest.mark.parametrize(
     ("held", "reason"),
     [
-        (layer("Q4_K", "IQ2_XS", "IQ3_S"), "no kernels for IQ2_XS"),
+        (layer("Q4_K", "I8", "I16"), "no kernels for I8"),
         (layer("Q4_K", "Q4_K", "Q6_K", rows=768), "gate 512x256, up 768x256, down 256x512"),
     ],
 )
@@ -107,5 +118,73 @@ def test_every_tensor_of_a_file_runs_or_is_listed() -> None:
     held = Held("ab" * 32, str(TINY), 0, 0, read_gguf(TINY))
     run = {name for case in gguf_cases.cases(held, ALL) for name in case.weights.tensors}  # type: ignore[union-attr]
     told = {item.name for item in gguf_cases.listed(held, ALL.kinds)} & {t.name for t in held.tensors}
-    assert (len(held.tensors), len(run), len(told)) == (58, 29, 29)
+    runs = sum(tensor.kind in ALL.kinds and not tensor.name.endswith(".scale") for tensor in held.tensors)
+    assert (len(held.tensors), len(run), len(told)) == (58, runs, 58 - runs)
+    assert runs >= 30
     assert not run & told
+
+
+SCALED = "blk.5.attn_output"
+MANIFEST = json.loads(TINY.with_suffix(".manifest.json").read_text(encoding="utf8"))
+
+
+def scaled_file(scale_kind: str = "F32", scale_count: int = 1, kind: str = "NVFP4") -> Held:
+    return file_of(("a.weight", kind, 64, 128), ("a.scale", scale_kind, 1, scale_count))
+
+
+def test_a_tensors_scale_is_the_files_own() -> None:
+    held = Held("ab" * 32, str(TINY), 0, 0, read_gguf(TINY))
+    found = [c for c in gguf_cases.cases(held, ALL) if c.weights.tensors == (f"{SCALED}.weight",)]  # type: ignore[union-attr]
+    tensor = next(tensor for tensor in held.tensors if tensor.name == f"{SCALED}.scale")
+    content = TINY.read_bytes()[tensor.offset : tensor.offset + 4]
+    scale = float(np.frombuffer(content, "<f4")[0])
+    assert 1e-5 < scale < 1e-3
+    assert {case.scalars for case in found} == {(("weights_scale", scale),)}
+
+
+def test_evidence_is_the_scale_times_what_ggml_decodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FARM_STATE", str(tmp_path))
+    store, out = FileStore(), tmp_path / "y.npy"
+    np.save(tmp_path / "x.npy", np.linspace(-1, 2, 256, dtype=np.float32))
+    words = Words("matvec/block", x=str(tmp_path / "x.npy"), gguf=str(TINY), tensors=(f"{SCALED}.weight",))
+    case = from_words(words, store)
+    request = Request(new_id(), case, "twin", cpu_device(), output=str(out))
+    evidence = run_case(request, backends.backend("twin"), ImageCache(store))
+    assert (evidence.verdict, evidence.reason) == (Verdict.PASS, "")
+
+    tensor = next(tensor for tensor in gguf.GGUFReader(TINY).tensors if tensor.name == f"{SCALED}.weight")
+    w = dequantize(np.array(tensor.data), gguf.GGMLQuantizationType.NVFP4)
+    told = next(one for one in MANIFEST["tensors"] if one["name"] == f"{SCALED}.weight")
+    assert hashlib.sha256(w.astype("<f4").tobytes()).hexdigest() == told["dequant_sha256"]
+    x = np.linspace(-1, 2, 256, dtype=np.float32).astype(np.float64)
+    scale = dict(case.scalars)["weights_scale"]
+    want, magnitude = scale * (w.astype(np.float64) @ x), scale * (np.abs(w.astype(np.float64)) @ np.abs(x))
+    assert (np.abs(np.load(out) - want) <= 1e-5 * magnitude).all()
+    assert np.abs(want).max() > 100 * scale  # it is far from what the blocks alone give
+
+
+def test_a_tensor_without_a_scale_has_one() -> None:
+    (case, *_) = gguf_cases.cases(file_of(("a.weight", "NVFP4", 64, 128)), ALL)
+    assert case.scalars == (("weights_scale", 1.0),)
+
+
+def test_a_scale_is_listed_as_what_it_is() -> None:
+    (listed,) = gguf_cases.listed(Held("", str(TINY), 0, 0, scaled_file().tensors), ALL.kinds)
+    assert (listed.name, listed.reason) == ("a.scale", "the scale of a.weight, an argument of its kernels")
+
+
+def test_a_scale_beside_weights_that_take_none_is_an_ordinary_tensor() -> None:
+    reasons = {item.name: item.reason for item in gguf_cases.listed(scaled_file(kind="Q4_0"), ("Q4_0",))}
+    assert reasons == {"a.scale": "no kernels for F32"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "got"), [("F32", 8, "a.scale is 8 F32"), ("F16", 1, "a.scale is 1 F16")]
+)
+def test_weights_with_another_scale_than_one_float_are_listed(kind: str, count: int, got: str) -> None:
+    held = scaled_file(kind, count)
+    reasons = {item.name: item.reason for item in gguf_cases.listed(held, ALL.kinds)}
+    assert reasons["a.weight"] == f"{got}, want one F32: kernels take one scale for a tensor"
+    assert gguf_cases.cases(held, ALL) == ()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from farm.one_case import Words, from_json, from_words
+from farm.one_case_text import scalar_words
 from kernels import codec, registry
 from kernels.errors import FarmError, UsageError
 from kernels.model import Build, Case, FromFile, Seeded, Shape
@@ -146,3 +147,11 @@ def changed(**fields: object) -> str:
 def test_json_that_is_no_case_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         from_json(text)
+
+
+def test_weights_without_a_scale_have_one_and_seeded_ones_another(store: FileStore, tmp_path: Path) -> None:
+    np.save(tmp_path / "nvfp4.npy", np.zeros((7, 3, 36), np.uint8))
+    given = from_words(Words("matvec/block", ("NVFP4",), weights=str(tmp_path / "nvfp4.npy")), store)
+    seeded = from_words(Words("matvec/block", ("NVFP4", "7x192")), store)
+    assert given.scalars == (("weights_scale", 1.0),)
+    assert scalar_words(seeded) == "weights_scale 0.0013"

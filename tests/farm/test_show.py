@@ -63,6 +63,15 @@ def test_a_failed_cell_shows_launch_compiler_flags_and_digests(failed: str) -> N
     assert "versions     farm 0.1.0, numpy 2.4.0\n" in text
 
 
+def test_scalars_of_the_case_are_shown_and_none_where_there_are_none(tmp_path: Path, failed: str) -> None:
+    (tmp_path / "scaled").mkdir()
+    scaled = replace(case_of(rows=5), scalars=(("weights_scale", 0.0013000000035390258),))
+    url = database_with(tmp_path / "scaled", [line_of(case=scaled)])
+    assert "scalars      weights_scale 0.0013\n" in show(url, CELL).stdout
+    assert found(url, CELL)["evidence"]["case"]["scalars"] == [["weights_scale", 0.0013000000035390258]]
+    assert "scalars" not in show(failed, CELL).stdout.replace('"scalars"', "")
+
+
 def test_the_command_holds_the_case_exactly(failed: str) -> None:
     words = shlex.split(found(failed, f"{CELL}/exact")["command"])
     assert words[:3] == ["farm", "run", "--case"]
