@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels import compare, oracle, registry
+from kernels import compare, oracle, registry, tensor_scale
 from kernels.kind import Kind
 from kernels.model import Case, Layout, Shape
 from kernels.models import Model
@@ -24,6 +24,9 @@ class MulMatId(JudgedOp):
     name = "mul_mat_id"
     axes = (Axis("rows"), Axis("cols"), Axis("experts"), Axis("top_k"), Axis("tokens"), Axis("x_rows", 1))
     matrices = ("weights",)
+
+    def scalars_of(self, kinds: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
+        return tensor_scale.scalars(self.matrices, kinds)
 
     def refuses(self, case: Case) -> str:
         kind = registry.kind(case.kinds[0])

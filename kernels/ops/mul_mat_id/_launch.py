@@ -11,7 +11,7 @@ import numpy as np
 from kernels import registry
 from kernels.model import Arg, BufferArg, Case, Launch, Plan, Role, ScalarArg, Shape, packed
 from kernels.op import Step
-from kernels.ops._linear import weights_buffer, x_buffer
+from kernels.ops._linear import Scale, scale_arg, weights_buffer, x_buffer
 from kernels.ops.matvec.block import Block
 from kernels.ops.matvec.coalesced import Coalesced
 
@@ -22,7 +22,7 @@ ROLES = ("weights", "x", "ids", "out")
 class Launcher(Protocol):
     """A kernel's pairing of text and geometry for a number of output elements."""
 
-    def __call__(self, kind: str, outputs: int, args: tuple[Arg, ...]) -> Launch: ...
+    def __call__(self, kind: str, outputs: int, args: tuple[Arg, ...], scale: Scale) -> Launch: ...
 
 
 def outputs_of(shape: Shape) -> int:
@@ -54,7 +54,8 @@ def mul_mat_id_plan(case: Case, launch: Launcher) -> Plan:
         ScalarArg("row_bytes", "i8", row_bytes),
         ScalarArg("expert_bytes", "i8", rows * row_bytes),
     )
-    return Plan((weights, x, ids, out), (launch(case.kinds[0], outputs_of(case.shape), args),), case.build)
+    step = launch(case.kinds[0], outputs_of(case.shape), args, scale_arg(case, "weights"))
+    return Plan((weights, x, ids, out), (step,), case.build)
 
 
 def by_expert(step: Step, x: np.ndarray, dot: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:

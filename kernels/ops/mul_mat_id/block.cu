@@ -1,7 +1,12 @@
 // out[slot, row] = sum over cols of W[ids[slot], row, col] * x[slot / slots_per_x, col], slots counted over all tokens.
 // A thread block per output element, whose number is that of the block; thread t takes super-blocks t, t + THREADS, ...
 extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, const int *ids, float *out, int rows,
+#ifdef TENSOR_SCALE
+                                 int cols, int slots_per_x, long long row_bytes, long long expert_bytes,
+                                 float weights_scale) {
+#else
                                  int cols, int slots_per_x, long long row_bytes, long long expert_bytes) {
+#endif
     extern __shared__ float sums[];
     const int slot = blockIdx.x / rows;
     const int row = blockIdx.x % rows;
@@ -27,5 +32,9 @@ extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, c
         __syncthreads();
     }
     if (threadIdx.x == 0)
+#ifdef TENSOR_SCALE
+        out[blockIdx.x] = weights_scale * sums[0];
+#else
         out[blockIdx.x] = sums[0];
+#endif
 }

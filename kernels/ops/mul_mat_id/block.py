@@ -7,6 +7,7 @@ import numpy as np
 from kernels.kind import Kind
 from kernels.model import Arg, Case, Launch, Plan
 from kernels.op import LaunchKernel, Step, flat
+from kernels.ops._linear import Scale
 from kernels.ops.matvec.block import KERNEL as MATVEC
 from kernels.ops.matvec.block import THREADS
 from kernels.ops.mul_mat_id._launch import by_expert, mul_mat_id_plan, outputs_of, refuses_grid, slots_by
@@ -23,10 +24,11 @@ class Block(LaunchKernel):
     def refuses(self, case: Case) -> str:
         return refuses_grid(outputs_of(case.shape), case.shape)
 
-    def launch(self, kind: str, outputs: int, args: tuple[Arg, ...]) -> Launch:
+    def launch(self, kind: str, outputs: int, args: tuple[Arg, ...], scale: Scale) -> Launch:
         """One launch, its number of thread blocks being that of the output elements."""
         grid, block = flat(outputs, THREADS)
-        return Launch(self.id, kind, self.entry(kind), args, grid, block, dynamic_shared_bytes=4 * THREADS)
+        whole = (*args, *scale)
+        return Launch(self.id, kind, self.entry(kind), whole, grid, block, dynamic_shared_bytes=4 * THREADS)
 
     def plan(self, case: Case) -> Plan:
         return mul_mat_id_plan(case, self.launch)

@@ -3,7 +3,11 @@
 // super-block in turn.
 extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, const int *ids, float *out, int rows,
                                  int cols, int slots_per_x, long long row_bytes, long long expert_bytes,
+#ifdef TENSOR_SCALE
+                                 long long outputs, float weights_scale) {
+#else
                                  long long outputs) {
+#endif
     const int lane = threadIdx.x % WARP;
     const long long output = (long long)blockIdx.x * OUTPUTS + threadIdx.x / WARP;
     if (output >= outputs)
@@ -26,5 +30,9 @@ extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, c
     for (int step = WARP / 2; step > 0; step /= 2)
         sum += __shfl_down_sync(0xffffffffu, sum, step);
     if (lane == 0)
+#ifdef TENSOR_SCALE
+        out[output] = weights_scale * sum;
+#else
         out[output] = sum;
+#endif
 }

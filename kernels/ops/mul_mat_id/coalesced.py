@@ -8,7 +8,7 @@ from kernels import registry
 from kernels.kind import WARP, Kind
 from kernels.model import Arg, Case, Launch, Plan, ScalarArg
 from kernels.op import LaunchKernel, Step, ceil_div, flat
-from kernels.ops._linear import refuses_lanes
+from kernels.ops._linear import Scale, refuses_lanes
 from kernels.ops.matvec.coalesced import KERNEL as MATVEC
 from kernels.ops.mul_mat_id._launch import by_expert, mul_mat_id_plan, outputs_of, refuses_grid, slots_by
 
@@ -27,10 +27,10 @@ class Coalesced(LaunchKernel):
         lanes = refuses_lanes(registry.kind(case.kinds[0]), case.shape["cols"], case.layout)
         return lanes or refuses_grid(ceil_div(outputs_of(case.shape), OUTPUTS), case.shape)
 
-    def launch(self, kind: str, outputs: int, args: tuple[Arg, ...]) -> Launch:
+    def launch(self, kind: str, outputs: int, args: tuple[Arg, ...], scale: Scale) -> Launch:
         """One launch; the last thread block's warps past the end leave."""
         grid, block = flat(ceil_div(outputs, OUTPUTS), OUTPUTS * WARP)
-        whole = (*args, ScalarArg("outputs", "i8", outputs))
+        whole = (*args, ScalarArg("outputs", "i8", outputs), *scale)
         return Launch(self.id, kind, self.entry(kind), whole, grid, block)
 
     def plan(self, case: Case) -> Plan:
