@@ -86,11 +86,15 @@ def listed(held: Held, kinds: Iterable[str]) -> tuple[Listed, ...]:
 
 
 def _why_not(held: Held, tensor: Tensor, kinds: tuple[str, ...]) -> str:
-    """A tensor's reason: it is the scale of another one, has no kernels, or a scale that none takes."""
+    """A tensor's reason: unknown, a scale itself, without kernels, no matrix, or with a scale that none takes."""
+    if tensor.unknown:
+        return tensor.unknown
     if weights := _scaled_by(held, tensor):
         return f"the scale of {weights}, an argument of its kernels"
     if tensor.kind not in kinds:
         return f"no kernels for {tensor.kind}"
+    if tensor.dims == 1:
+        return "one dimension: norm weights or a bias, not a matrix"
     scale = files.scale_tensor(held, tensor.name) if _has_scale(tensor.kind) else None
     return files.scale_fault(scale) if scale else ""
 

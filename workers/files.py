@@ -125,6 +125,8 @@ def held_tensor(held: Held, name: str) -> Tensor:
     found = next((tensor for tensor in held.tensors if tensor.name == name), None)
     if found is None:
         raise BadFile(f"{held.path}: no tensor {name!r}; it has {len(held.tensors)} others")
+    if found.unknown:
+        raise BadFile(f"{held.path}: tensor {name}: {found.unknown}")
     return found
 
 

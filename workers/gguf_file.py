@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader
 
+from kernels import registry
 from kernels.errors import FarmError
 
 SCALE = ".scale"  # how the names of scales end
@@ -26,15 +27,30 @@ class Tensor:
     """A tensor of a GGUF file as a matrix; with more than two dimensions, all its rows one after another."""
 
     name: str
-    kind: str  # as GGML writes it; also a float type's name, F32
+    kind: str  # as GGML writes it, F32 and I32 too; `type 99` where nobody here knows that id
     rows: int
     cols: int
     offset: int  # bytes from the start of the file
-    nbytes: int
+    nbytes: int  # of a type that nobody knows: up to the next tensor, padding included
+    dims: int = 2  # dimensions, as the file has them
+    unknown: str = ""  # why its bytes can't be read as rows; empty if they can
 
     @property
     def row_bytes(self) -> int:
         return self.nbytes // self.rows
+
+
+# Ids of ggml's types that older gguf packages don't know; their sizes are those of the kinds.
+LATER_TYPES = {41: "Q1_0", 42: "Q2_0"}
+
+
+@dataclass(frozen=True)
+class _Format:
+    """How a type's rows are cut into blocks."""
+
+    name: str
+    elements: int
+    block_bytes: int
 
 
 class _Header(GGUFReader):
@@ -79,36 +95,59 @@ def _header(path: Path) -> _Header:
 
 def _tensors(path: Path, header: _Header) -> Iterator[Tensor]:
     size, start = path.stat().st_size, int(header.data_offset)
+    offsets = sorted({start + int(info.parts[5][0]) for info in header.infos})
     for info in header.infos:
         _, _, _, dims, raw_type, raw_offset = info.parts
         where = f"{path}: tensor {info.name}"
         shape = [int(dim) for dim in dims]  # fastest dimension first
-        kind = _kind(int(raw_type[0]), where)
         if not shape or 0 in shape:
             raise BadFile(f"{where}: has no elements (dimensions {shape})")
-        elements, block_bytes = GGML_QUANT_SIZES[kind]
-        if shape[0] % elements:
-            raise BadFile(f"{where}: rows of {shape[0]} are not whole {kind.name} blocks of {elements}")
         rows, offset = prod(shape[1:]), start + int(raw_offset[0])
-        nbytes = rows * (shape[0] // elements) * block_bytes
         if int(raw_offset[0]) % int(header.alignment):
             raise BadFile(
                 f"{where}: offset {raw_offset[0]} is not a multiple of the alignment {header.alignment}"
             )
         if offset > size:
             raise BadFile(f"{where}: starts at byte {offset}, past the end of the file at {size}")
+        kind, unknown = f"type {raw_type[0]}", ""
+        if known := _format(int(raw_type[0])):
+            kind, nbytes = known.name, rows * _row_bytes(known, shape[0], where)
+        else:
+            unknown = (
+                f"type id {raw_type[0]} is unknown to gguf {metadata.version('gguf')} and has no kind here"
+            )
+            nbytes = _up_to_next(offset, offsets, where, unknown)
         if offset + nbytes > size:
             raise BadFile(
                 f"{where}: needs bytes {offset} to {offset + nbytes}, the file ends at {size}: truncated"
             )
-        yield Tensor(info.name, kind.name, rows, shape[0], offset, nbytes)
+        yield Tensor(info.name, kind, rows, shape[0], offset, nbytes, len(shape), unknown)
 
 
-def _kind(type_id: int, where: str) -> GGMLQuantizationType:
+def _format(type_id: int) -> _Format | None:
+    """What the gguf package knows about a type, or else the kind of that id; None where neither does."""
     try:
-        return GGMLQuantizationType(type_id)
+        known = GGMLQuantizationType(type_id)
     except ValueError:
-        raise BadFile(f"{where}: type id {type_id} is unknown to gguf {metadata.version('gguf')}") from None
+        name = LATER_TYPES.get(type_id)
+        kind = registry.kind(name) if name else None
+        return _Format(kind.name, kind.elements, kind.block_bytes) if kind else None
+    return _Format(known.name, *GGML_QUANT_SIZES[known])
+
+
+def _row_bytes(known: _Format, cols: int, where: str) -> int:
+    if cols % known.elements:
+        raise BadFile(f"{where}: rows of {cols} are not whole {known.name} blocks of {known.elements}")
+    return cols // known.elements * known.block_bytes
+
+
+def _up_to_next(offset: int, offsets: list[int], where: str, unknown: str) -> int:
+    """Bytes between a tensor and the one that follows; BadFile for the last one, whose end nothing tells."""
+    later = [other for other in offsets if other > offset]
+    if not later:
+        remedy = "install a gguf that knows it, or leave the tensor out of the file"
+        raise BadFile(f"{where}: {unknown}; no tensor behind it tells its size; {remedy}")
+    return later[0] - offset
 
 
 def scale_name(weights: str) -> str:

@@ -35,8 +35,9 @@ def main(source: Path) -> None:
         with np.load(source / f"{name.lower()}.npz", allow_pickle=False) as archive:
             full = {key: archive[key] for key in archive.files}
         np.savez_compressed(HERE / "golden" / f"{name.lower()}.npz", allow_pickle=False, **trim(full))
-    for name in ("tiny-mixed.gguf", "tiny-mixed.manifest.json"):
-        shutil.copyfile(source / name, HERE / name)
+    for name in ("tiny-mixed", "tiny-q2_0"):
+        for ending in (".gguf", ".manifest.json"):
+            shutil.copyfile(source / f"{name}{ending}", HERE / f"{name}{ending}")
 
 
 if __name__ == "__main__":

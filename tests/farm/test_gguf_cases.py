@@ -118,7 +118,7 @@ def test_every_tensor_of_a_file_runs_or_is_listed() -> None:
     held = Held("ab" * 32, str(TINY), 0, 0, read_gguf(TINY))
     run = {name for case in gguf_cases.cases(held, ALL) for name in case.weights.tensors}  # type: ignore[union-attr]
     told = {item.name for item in gguf_cases.listed(held, ALL.kinds)} & {t.name for t in held.tensors}
-    runs = sum(tensor.kind in ALL.kinds and not tensor.name.endswith(".scale") for tensor in held.tensors)
+    runs = sum(tensor.kind in ALL.kinds and tensor.dims > 1 for tensor in held.tensors)
     assert (len(held.tensors), len(run), len(told)) == (58, runs, 58 - runs)
     assert runs >= 30
     assert not run & told
@@ -188,3 +188,11 @@ def test_weights_with_another_scale_than_one_float_are_listed(kind: str, count: 
     reasons = {item.name: item.reason for item in gguf_cases.listed(held, ALL.kinds)}
     assert reasons["a.weight"] == f"{got}, want one F32: kernels take one scale for a tensor"
     assert gguf_cases.cases(held, ALL) == ()
+
+
+def test_norm_weights_are_no_matrix_whatever_their_kind() -> None:
+    norm = Tensor("output_norm.weight", "Q8_0", 1, 256, 0, 272, dims=1)
+    held = Held("ab" * 32, "model.gguf", 0, 0, (norm,))
+    assert gguf_cases.cases(held, ALL) == ()
+    (told,) = gguf_cases.listed(held, ALL.kinds)
+    assert told.reason == "one dimension: norm weights or a bias, not a matrix"

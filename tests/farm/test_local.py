@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -133,6 +134,34 @@ def test_a_files_own_weights_pass_and_the_rest_is_listed(farm: Farm, tmp_path: P
         assert {0, 1} <= whole
         assert listed >= {f"blk.{n}.{op}" for n in set(every) - whole}
     assert {job.verdict for job in jobs} == {Verdict.PASS}
+
+
+def test_a_file_with_a_later_type_passes_tensor_by_tensor(farm: Farm, tmp_path: Path) -> None:
+    """Q2_0, which gguf 0.19 doesn't know, and Q4_K, on the host where it has a compiler."""
+    backend = "twin" if missing("host") else "host"
+    words = ("--batch", "3", "--backend", backend, "--local", "--json")
+    result = farm("submit", "--gguf", str(DATA / "tiny-q2_0.gguf"), *words)
+    assert (result.exit_code, figures(result)["listed"]) == (0, [])
+    with opened(tmp_path).reading() as s:
+        jobs = jobs_of(s, 1)
+    assert {job.verdict for job in jobs} == {Verdict.PASS}
+    ran = {(job.case.op, job.case.kind, *names_of(job.case)) for job in jobs}
+    for op in ("matvec", "mul_mm"):
+        assert ran >= {(op, "Q2_0", "blk.0.ffn_up.weight"), (op, "Q4_K", "blk.0.ffn_gate.weight")}
+
+
+def test_a_tensor_of_an_unknown_type_is_listed_and_the_others_run(farm: Farm, tmp_path: Path) -> None:
+    content = bytearray((DATA / "tiny-q2_0.gguf").read_bytes())
+    at = content.index(struct.pack("<QQI", 512, 64, 42)) + 16  # dimensions, then the type id
+    content[at : at + 4] = struct.pack("<I", 99)
+    (tmp_path / "later.gguf").write_bytes(content)
+    result = farm("submit", "--gguf", "later.gguf", "--backend", "twin", "--local", "--json")
+    ((name, reason),) = [(item["name"], item["reason"]) for item in figures(result)["listed"]]  # type: ignore[attr-defined]
+    assert (result.exit_code, name) == (0, "blk.0.ffn_up.weight")
+    assert reason.startswith("type id 99 is unknown to gguf")
+    alone = farm("run", "matvec/block", "--gguf", "later.gguf", "--tensor", name)
+    assert (alone.exit_code, alone.stderr.count("\n")) == (1, 1)
+    assert f"tensor {name}: type id 99 is unknown to gguf" in alone.stderr
 
 
 LAYERS = {"ffn": ("ffn_gate", "ffn_up", "ffn_down"), "multi_matvec": ("attn_q", "attn_k", "attn_v")}

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import pytest
 
@@ -116,32 +115,43 @@ def test_wrong_decode_is_noticed(kind: Kind, golden: Load, differing: Differing)
     assert positions / 20 < bad <= positions
 
 
-# The kinds that the file was made for; it has tensors of others, too.
-WRITTEN = ("Q2_K", "Q3_K", "Q4_0", "Q4_K", "Q5_0", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "IQ4_XS", "MXFP4")
-MANIFEST = json.loads((DATA / "tiny-mixed.manifest.json").read_text(encoding="utf8"))
-TENSORS = [tensor for tensor in MANIFEST["tensors"] if tensor["type"] in NAMES]
+# The kinds that the files were made for; they have tensors of others, too.
+WRITTEN = (
+    "Q2_K",
+    "Q3_K",
+    "Q4_0",
+    "Q4_K",
+    "Q5_0",
+    "Q5_K",
+    "Q6_K",
+    "Q8_0",
+    "IQ4_NL",
+    "IQ4_XS",
+    "MXFP4",
+    "Q2_0",
+)
+FILES = ("tiny-mixed", "tiny-q2_0")
+MANIFESTS = [json.loads((DATA / f"{name}.manifest.json").read_text(encoding="utf8")) for name in FILES]
+TENSORS = [(m["file"], tensor) for m in MANIFESTS for tensor in m["tensors"] if tensor["type"] in NAMES]
 
 
-def test_tiny_mixed_is_the_file_of_its_manifest() -> None:
-    content = (DATA / "tiny-mixed.gguf").read_bytes()
-    assert (len(content), hashlib.sha256(content).hexdigest()) == (MANIFEST["size"], MANIFEST["sha256"])
-    assert len(TENSORS) >= 29
-    assert {tensor["type"] for tensor in TENSORS} >= set(WRITTEN)
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=FILES)
+def test_tiny_file_is_that_of_its_manifest(manifest: dict[str, Any]) -> None:
+    content = (DATA / manifest["file"]).read_bytes()
+    assert (len(content), hashlib.sha256(content).hexdigest()) == (manifest["size"], manifest["sha256"])
 
 
-@pytest.fixture(scope="module")
-def tiny_mixed() -> dict[str, np.ndarray]:
-    """Tensor name -> (rows, packed row bytes) uint8."""
-    reader = gguf.GGUFReader(DATA / "tiny-mixed.gguf")
-    return {tensor.name: np.array(tensor.data) for tensor in reader.tensors}
+def test_tiny_files_have_tensors_of_the_kinds_they_were_made_for() -> None:
+    assert len(TENSORS) >= 31
+    assert {tensor["type"] for _, tensor in TENSORS} >= set(WRITTEN)
 
 
-@pytest.mark.parametrize("tensor", TENSORS, ids=[f"{t['name']}-{t['type']}" for t in TENSORS])
-def test_tiny_mixed_tensor_decodes_as_ggml_says(
-    tensor: dict[str, Any], tiny_mixed: dict[str, np.ndarray]
-) -> None:
-    rows = tiny_mixed[tensor["name"]]
+@pytest.mark.parametrize(
+    ("file", "tensor"), TENSORS, ids=[f"{file}-{t['name']}-{t['type']}" for file, t in TENSORS]
+)
+def test_tiny_tensor_decodes_as_ggml_says(file: str, tensor: dict[str, Any]) -> None:
+    rows = np.fromfile(DATA / file, np.uint8, tensor["nbytes"], offset=tensor["abs_offset"])
     assert hashlib.sha256(rows.tobytes()).hexdigest() == tensor["sha256"]
-    w = registry.kind(tensor["type"]).weights(rows)
+    w = registry.kind(tensor["type"]).weights(rows.reshape(*reversed(tensor["ne"][1:]), -1))
     assert w.shape == tuple(reversed(tensor["ne"]))
     assert hashlib.sha256(w.astype("<f4").tobytes()).hexdigest() == tensor["dequant_sha256"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,9 @@ from workers.gguf_file import BadFile, Tensor, read_gguf
 DATA = Path(__file__).parents[1] / "data"
 TINY = DATA / "tiny-mixed.gguf"
 MANIFEST = json.loads((DATA / "tiny-mixed.manifest.json").read_text())
+LATER = json.loads(
+    (DATA / "tiny-q2_0.manifest.json").read_text()
+)  # its file has a type that gguf came to know late
 FIRST = "token_embd.weight"
 
 
@@ -49,20 +54,25 @@ def type_at(name: str) -> int:
     return info_of(name) + 8 + len(name) + 4 + 2 * 8
 
 
-def test_tensors_are_those_of_the_manifest() -> None:
-    found = read_gguf(TINY)
-    assert len(found) == 58
-    for tensor, said in zip(found, MANIFEST["tensors"], strict=True):
-        rows = int(np.prod(said["ne"][1:]))
-        assert tensor == Tensor(
-            said["name"], said["type"].upper(), rows, said["ne"][0], said["abs_offset"], said["nbytes"]
-        )
+def as_said(said: dict[str, Any]) -> Tensor:
+    """A tensor as its manifest has it."""
+    rows, cols = int(np.prod(said["ne"][1:])), said["ne"][0]
+    place = said["abs_offset"], said["nbytes"]
+    return Tensor(said["name"], said["type"].upper(), rows, cols, *place, len(said["ne"]))
 
 
-def test_bytes_of_every_tensor_are_those_of_the_manifest(store: FileStore) -> None:
-    sha256 = store.register(TINY).sha256
-    assert sha256 == MANIFEST["sha256"]
-    for said in MANIFEST["tensors"]:
+@pytest.mark.parametrize(("manifest", "count"), [(MANIFEST, 58), (LATER, 2)])
+def test_tensors_are_those_of_the_manifest(manifest: dict[str, Any], count: int) -> None:
+    found = read_gguf(DATA / manifest["file"])
+    assert found == tuple(as_said(said) for said in manifest["tensors"])
+    assert len(found) == count
+
+
+@pytest.mark.parametrize("manifest", [MANIFEST, LATER], ids=lambda manifest: manifest["file"])
+def test_bytes_of_every_tensor_are_those_of_the_manifest(store: FileStore, manifest: dict[str, Any]) -> None:
+    sha256 = store.register(DATA / manifest["file"]).sha256
+    assert sha256 == manifest["sha256"]
+    for said in manifest["tensors"]:
         rows = store.weights(FromFile(sha256, (said["name"],)), 0)
         assert hashlib.sha256(rows.tobytes()).hexdigest() == said["sha256"]
 
@@ -114,9 +124,22 @@ def test_file_is_refused_when_an_offset_is_not_aligned(copy: Path) -> None:
         read_gguf(copy)
 
 
-def test_file_is_refused_when_a_type_id_is_unknown(copy: Path) -> None:
-    patch(copy, type_at(FIRST), struct.pack("<I", 42))
-    with pytest.raises(BadFile, match=rf"tensor {FIRST}: type id 42 is unknown to gguf [\d.]+$"):
+def test_a_tensor_of_an_unknown_type_is_kept_out_and_no_other_suffers(copy: Path, store: FileStore) -> None:
+    patch(copy, type_at(FIRST), struct.pack("<I", 99))
+    first, *others = read_gguf(copy)
+    assert others == [as_said(said) for said in MANIFEST["tensors"][1:]]
+    assert (first.kind, first.nbytes) == ("type 99", MANIFEST["tensors"][0]["nbytes"])  # no padding behind it
+    assert re.fullmatch(r"type id 99 is unknown to gguf [\d.]+ and has no kind here", first.unknown)
+    sha256 = store.register(copy).sha256
+    with pytest.raises(BadFile, match=rf"copy.gguf: tensor {FIRST}: type id 99 is unknown"):
+        store.weights(FromFile(sha256, (FIRST,)), 0)
+
+
+def test_file_is_refused_when_nothing_tells_the_size_of_an_unknown_type(copy: Path) -> None:
+    last = max(MANIFEST["tensors"], key=lambda said: said["offset"])["name"]
+    patch(copy, type_at(last), struct.pack("<I", 99))
+    fault = rf"tensor {last}: type id 99 is unknown .*; no tensor behind it tells its size; install a gguf"
+    with pytest.raises(BadFile, match=fault):
         read_gguf(copy)
 
 
