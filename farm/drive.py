@@ -17,8 +17,9 @@ from db import campaign, queue
 from db.campaign import CampaignRow
 from db.head import only_head
 from db.session import Database, open_database, open_existing
-from farm import cluster, local
+from farm import local
 from farm.campaign import Order, plan, submit
+from farm.cluster import private
 from farm.coordinator import wall_clock
 from farm.gguf_cases import Listed
 from farm.progress import Bar
@@ -112,7 +113,7 @@ def _run(database: Database, campaign_id: int, here: Sequence[Board], way: Way, 
     """One wave of boards after the other; compiling needs no Ray, which is for devices that run."""
     for wave in boards.waves(here):
         without_ray = way.without_ray or all(board.compiles_only for board in wave)
-        row = (local.run if without_ray else cluster.run)(database, campaign_id, wave, bar)
+        row = (local.run if without_ray else private.run)(database, campaign_id, wave, bar)
         if not row.is_open:
             break
     return row

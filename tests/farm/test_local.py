@@ -16,7 +16,7 @@ from click.testing import Result
 
 from db.campaign import campaign_row, jobs_of
 from db.session import Database, open_existing
-from farm import ray_home
+from farm.cluster import ray_home
 from farm.coordinator import Coordinator
 from farm.local import BoardThread
 from kernels import registry

@@ -16,11 +16,11 @@ import pytest
 
 from db.campaign import jobs_of
 from db.session import open_existing
-from farm import cluster, ray_home
+from farm.cluster import private, ray_home
 from kernels.model import Verdict
 from tests.farm.http2 import UNAUTHENTICATED, grpc_status, http_status
 
-ROOT = Path(cluster.__file__).parents[1]
+ROOT = Path(private.__file__).parents[2]
 SUBMIT = ("submit", "--op", "matvec", "--backend", "twin", "--json")
 # One call of every service that a Ray 2.60 node has; a server that lacks it says 12, unimplemented.
 CALLS = (
@@ -171,4 +171,4 @@ def test_one_line_of_a_remote_error_has_no_traceback() -> None:
     class Remote(Exception):
         cause = ValueError("first\nTraceback of another process\nlast")
 
-    assert cluster.one_line(Remote("x")) == "ValueError: last"
+    assert private.one_line(Remote("x")) == "ValueError: last"

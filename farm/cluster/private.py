@@ -13,7 +13,7 @@ from typing import Any
 
 from db.campaign import CampaignRow
 from db.session import Database, open_existing
-from farm import ray_home
+from farm.cluster import ray_home
 from farm.coordinator import Coordinator
 from farm.progress import Bar
 from kernels import catalog

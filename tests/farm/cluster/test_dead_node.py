@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from db.session import open_database
-from farm.cluster import Farm
+from farm.cluster.private import Farm
 from farm.progress import Bar
 from kernels.errors import FarmError
 

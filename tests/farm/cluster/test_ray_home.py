@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from farm import ray_home
+from farm.cluster import ray_home
 from kernels.errors import FarmError
 
 

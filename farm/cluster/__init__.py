@@ -1,0 +1,1 @@
+"""Ray: a private one for a campaign, or a head that others join."""
