@@ -14,6 +14,8 @@ from workers.files import Held
 from workers.gguf_file import SCALE, Tensor, scale_name
 
 DEFAULT_ROWS = 512
+TOP_K = 2  # experts that a token takes where the file doesn't say
+DOWN = "ffn_down_exps"  # reads what gate and up gave: an x of its own for every slot
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Choice:
     families: tuple[str, ...] = ("ordinary",)  # of the activations
     seed: int = 1
     rows: int = DEFAULT_ROWS  # a matrix with more rows is sampled
-    batch: int = 0  # tokens for mul_mm; 0 makes no mul_mm case
+    batch: int = 0  # tokens for mul_mm and mul_mat_id; 0 makes no mul_mm case
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Layer:
 
 
 def cases(held: Held, choice: Choice) -> tuple[Case, ...]:
-    """matvec and mul_mm for every matrix of a wanted kind, ffn and multi_matvec for every layer of such."""
+    """matvec, mul_mm, mul_mat_id for matrices of a wanted kind, ffn and multi_matvec for layers of such."""
     wanted = [tensor for tensor in held.tensors if not _why_not(held, tensor, choice.kinds)]
     found = [case for tensor in wanted for case in _matrix_cases(held, tensor, choice)]
     for layer in layers(held.tensors):
@@ -86,7 +88,7 @@ def listed(held: Held, kinds: Iterable[str]) -> tuple[Listed, ...]:
 
 
 def _why_not(held: Held, tensor: Tensor, kinds: tuple[str, ...]) -> str:
-    """A tensor's reason: unknown, a scale itself, without kernels, no matrix, or with a scale that none takes."""
+    """A tensor's reason: unknown, a scale itself, no kernels, no matrix, or with a scale that none takes."""
     if tensor.unknown:
         return tensor.unknown
     if weights := _scaled_by(held, tensor):
@@ -136,6 +138,22 @@ def _matrix_cases(held: Held, tensor: Tensor, choice: Choice) -> Iterator[Case]:
     if choice.batch:
         shape = Shape.of(rows=rows, cols=tensor.cols, batch=choice.batch)
         yield from _cases("mul_mm", held, (tensor,), shape, weights, choice)
+    if tensor.experts > 1:
+        rows = max(1, choice.rows // tensor.experts) if choice.rows else 0
+        shape, weights = experts_of(tensor, held.sha256, rows, choice.batch or 1)
+        yield from _cases("mul_mat_id", held, (tensor,), shape, weights, choice)
+
+
+def experts_of(tensor: Tensor, sha256: str, rows: int, tokens: int) -> tuple[Shape, FromFile]:
+    """A mixture's shape and weights with `rows` rows of every expert, evenly spaced; 0 takes all."""
+    every = tensor.rows // tensor.experts
+    taken = min(rows or every, every)
+    top_k = min(tensor.experts, tensor.top_k or TOP_K)
+    shape = Shape.of(
+        rows=taken, cols=tensor.cols, experts=tensor.experts, top_k=top_k, tokens=tokens,
+        x_rows=top_k if DOWN in tensor.name else 1,
+    )  # fmt: skip
+    return shape, FromFile(sha256, (tensor.name,), taken * tensor.experts if taken < every else 0)
 
 
 def _layer_cases(held: Held, layer: Layer, choice: Choice) -> Iterator[Case]:

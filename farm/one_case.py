@@ -16,7 +16,7 @@ from kernels.inputs import FIXTURE_VERSION
 from kernels.kind import Kind
 from kernels.model import Build, Case, FromFile, Seeded, Shape, Source
 from kernels.op import Kernel, Op, Vector
-from workers.files import FileStore, held_tensor, load_npy, sample_rows
+from workers.files import FileStore, Held, held_tensor, load_npy, sample_rows
 from workers.gguf_file import Tensor
 
 
@@ -117,10 +117,18 @@ def _from_gguf(words: Words, kernel: Kernel, op: Op, store: FileStore) -> Case:
     held = store.register(Path(words.gguf))
     tensors = [held_tensor(held, name) for name in words.tensors]
     kinds = tuple(registry.kind(tensor.kind).name for tensor in tensors)
-    rows = len(sample_rows(tensors[0].rows, words.rows)) if len(tensors) == 1 else 0
-    weights = FromFile(held.sha256, words.tensors, words.rows if rows else 0)
-    shape = _shape(op, words, rows, tensors[0].cols) if rows else _layer_shape(op, tensors)
+    shape, weights = _of_tensors(words, op, held, tensors)
     return _case(words, kernel, kinds, shape, weights, gguf_cases.scalars(op.name, held, tensors), store)
+
+
+def _of_tensors(words: Words, op: Op, held: Held, tensors: list[Tensor]) -> tuple[Shape, FromFile]:
+    """A layer's matrices whole; one alone, or each of its experts, sampled as wanted."""
+    if len(tensors) > 1:
+        return _layer_shape(op, tensors), FromFile(held.sha256, words.tensors)
+    if any(axis.name == "experts" for axis in op.axes):
+        return gguf_cases.experts_of(tensors[0], held.sha256, words.rows, _batch(words))
+    rows = len(sample_rows(tensors[0].rows, words.rows))
+    return _shape(op, words, rows, tensors[0].cols), FromFile(held.sha256, words.tensors, words.rows)
 
 
 def _layer_shape(op: Op, tensors: list[Tensor]) -> Shape:
@@ -132,9 +140,11 @@ def _layer_shape(op: Op, tensors: list[Tensor]) -> Shape:
 
 
 def _shape(op: Op, words: Words, rows: int, cols: int) -> Shape:
-    """rows, cols and, where the op has a third axis, the batch."""
-    sizes = (rows, cols, _batch(words))[: len(op.axes)]
-    return Shape(tuple(zip((axis.name for axis in op.axes), sizes, strict=True)))
+    """rows, cols and, where the op has it, the batch."""
+    sizes = {"rows": rows, "cols": cols, "batch": _batch(words)}
+    if lacking := [axis.name for axis in op.axes if axis.name not in sizes]:
+        raise UsageError(f"a matrix alone has no {lacking[0]}, which {op.name} needs: {catalog.grammar(op)}")
+    return Shape(tuple((axis.name, sizes[axis.name]) for axis in op.axes))
 
 
 def _batch(words: Words) -> int:

@@ -27,8 +27,9 @@ class Matrix:
 
     name: str  # also its buffer's name
     kind: Kind
-    rows: int
+    rows: int  # of all experts together
     cols: int
+    experts: int = 1  # matrices of equal size, one behind the other; truth and twin decode one at a time
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from math import prod
 from pathlib import Path
@@ -16,6 +16,7 @@ from kernels import registry
 from kernels.errors import FarmError
 
 SCALE = ".scale"  # how the names of scales end
+EXPERTS = "_exps.weight"  # how the names of a mixture's tensors end
 
 
 class BadFile(FarmError):
@@ -34,6 +35,8 @@ class Tensor:
     nbytes: int  # of a type that nobody knows: up to the next tensor, padding included
     dims: int = 2  # dimensions, as the file has them
     unknown: str = ""  # why its bytes can't be read as rows; empty if they can
+    experts: int = 1  # matrices of equal size whose rows those are
+    top_k: int = 0  # experts that a token takes, by the file's metadata; 0 where it doesn't say
 
     @property
     def row_bytes(self) -> int:
@@ -96,6 +99,7 @@ def _header(path: Path) -> _Header:
 def _tensors(path: Path, header: _Header) -> Iterator[Tensor]:
     size, start = path.stat().st_size, int(header.data_offset)
     offsets = sorted({start + int(info.parts[5][0]) for info in header.infos})
+    used = _experts_used(header)
     for info in header.infos:
         _, _, _, dims, raw_type, raw_offset = info.parts
         where = f"{path}: tensor {info.name}"
@@ -121,7 +125,16 @@ def _tensors(path: Path, header: _Header) -> Iterator[Tensor]:
             raise BadFile(
                 f"{where}: needs bytes {offset} to {offset + nbytes}, the file ends at {size}: truncated"
             )
-        yield Tensor(info.name, kind, rows, shape[0], offset, nbytes, len(shape), unknown)
+        experts = shape[2] if len(shape) == 3 and info.name.endswith(EXPERTS) else 1
+        found = Tensor(info.name, kind, rows, shape[0], offset, nbytes, len(shape), unknown)
+        yield replace(found, experts=experts, top_k=used if experts > 1 else 0)
+
+
+def _experts_used(header: _Header) -> int:
+    """What `<architecture>.expert_used_count` says; 0 where it isn't there or is no number."""
+    found = (field.contents() for name, field in header.fields.items() if name.endswith(".expert_used_count"))
+    count = next(found, 0)
+    return count if isinstance(count, int) and count > 0 else 0
 
 
 def _format(type_id: int) -> _Format | None:

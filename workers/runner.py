@@ -204,7 +204,7 @@ def too_large(case: Case, plan: Plan, free: int) -> str:
     """Why this machine's memory can't hold a case and its oracle; empty if it can."""
     matrices = [part for part in registry.op(case.op).operands(case) if isinstance(part, Matrix)]
     need = COPIES * sum(buffer.nbytes for buffer in plan.buffers)
-    need += BYTES_PER_WEIGHT * max((part.rows * part.cols for part in matrices), default=0)
+    need += BYTES_PER_WEIGHT * max((part.rows // part.experts * part.cols for part in matrices), default=0)
     if need <= free:
         return ""
     return (

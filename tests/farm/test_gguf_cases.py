@@ -10,6 +10,8 @@ import gguf
 import numpy as np
 import pytest
 from gguf.quants import dequantize
+from hypothesis import given
+from hypothesis import strategies as st
 
 from farm import gguf_cases
 from farm.gguf_cases import Choice
@@ -17,7 +19,7 @@ from farm.one_case import Words, from_words
 from kernels import registry
 from kernels.model import Build, FromFile, Shape, Verdict
 from workers import backend as backends
-from workers.files import FileStore, Held
+from workers.files import FileStore, Held, sample_rows
 from workers.gguf_file import Tensor, read_gguf
 from workers.image_cache import ImageCache
 from workers.machine import cpu_device
@@ -106,6 +108,45 @@ def test_a_layer_that_cannot_run_is_listed_with_its_first_reason(held: Held, rea
     (last,) = [item for item in gguf_cases.listed(held, ALL.kinds) if item.name == "blk.7.ffn"]
     assert reason in last.reason
     assert not [case for case in gguf_cases.cases(held, ALL) if case.op == "ffn"]
+
+
+def mixture(name: str, experts: int = 8, rows: int = 96, top_k: int = 3) -> Held:
+    tensor = Tensor(name, "Q4_K", experts * rows, 256, 0, 0, dims=3, experts=experts, top_k=top_k)
+    return Held("ab" * 32, "model.gguf", 0, 0, (tensor,))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "batch", "shape", "sampled"),
+    [
+        ("blk.0.ffn_up_exps.weight", 0, 0, "96x256x8x3x1x1", 0),
+        ("blk.0.ffn_down_exps.weight", 0, 0, "96x256x8x3x1x3", 0),
+        ("blk.0.ffn_gate_exps.weight", 512, 33, "64x256x8x3x33x1", 512),
+        ("blk.0.ffn_gate_exps.weight", 5, 0, "1x256x8x3x1x1", 8),
+        ("blk.0.ffn_gate_exps.weight", 1000, 0, "96x256x8x3x1x1", 0),
+    ],
+)
+def test_experts_make_mul_mat_id_cases_with_as_many_rows_of_each(
+    name: str, rows: int, batch: int, shape: str, sampled: int
+) -> None:
+    choice = Choice(KERNELS, ("Q4_K",), (Build.EXACT,), rows=rows, batch=batch)
+    found = [case for case in gguf_cases.cases(mixture(name), choice) if case.op == "mul_mat_id"]
+    assert {case.kernel for case in found} == {"block", "coalesced"}
+    assert {str(case.shape) for case in found} == {shape}
+    assert {case.weights for case in found} == {FromFile("ab" * 32, (name,), sampled)}
+
+
+def test_a_file_that_does_not_say_how_many_experts_a_token_takes_gets_two() -> None:
+    found = gguf_cases.cases(mixture("blk.0.ffn_up_exps.weight", top_k=0), ALL)
+    assert {case.shape["top_k"] for case in found if case.op == "mul_mat_id"} == {2}
+
+
+@given(experts=st.integers(2, 64), every=st.integers(1, 300), data=st.data())
+def test_rows_sampled_over_all_experts_are_as_many_of_each(
+    experts: int, every: int, data: st.DataObject
+) -> None:
+    of_each = data.draw(st.integers(1, every))
+    taken = sample_rows(experts * every, experts * of_each)
+    assert np.array_equal(taken // every, np.repeat(np.arange(experts), of_each))
 
 
 def test_an_incomplete_layer_is_no_layer() -> None:

@@ -8,13 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gguf import GGMLQuantizationType, GGUFWriter
 
 from farm.one_case import Words, from_json, from_words
 from farm.one_case_text import scalar_words
 from kernels import codec, registry
 from kernels.errors import FarmError, UsageError
-from kernels.model import Build, Case, FromFile, Seeded, Shape
+from kernels.model import Build, Case, FromFile, Seeded, Shape, Verdict
+from workers.backends.twin import BACKEND as TWIN
 from workers.files import FileStore
+from workers.image_cache import ImageCache
+from workers.request import Request
+from workers.runner import run_case
 
 MIX = ("Q4_K+Q4_K+Q6_K", "256x512")
 
@@ -84,6 +89,41 @@ def test_tensors_that_do_not_fit_one_another_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match=r"no shape of .* has these as .*: blk.0.attn_.*x256"):
         from_words(Words(kernel, gguf=GGUF, tensors=tensors), store)
+
+
+@pytest.fixture
+def mixture(tmp_path: Path) -> Path:
+    """Four experts of 6 rows of 64 columns of Q8_0, three of them for a token."""
+    writer = GGUFWriter(tmp_path / "mixture.gguf", "qwen3moe")
+    writer.add_expert_used_count(3)
+    blocks = np.random.default_rng(1).integers(0, 256, (4, 6, 68), np.uint8)
+    blocks.view(registry.kind("Q8_0").block)["d"] = 0.25
+    for name in ("blk.0.ffn_up_exps.weight", "blk.0.ffn_down_exps.weight"):
+        writer.add_tensor(name, blocks, raw_dtype=GGMLQuantizationType.Q8_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return tmp_path / "mixture.gguf"
+
+
+@pytest.mark.parametrize(("part", "x_rows"), [("up", 1), ("down", 3)])
+def test_experts_of_a_file_pass_with_the_slots_that_it_names(
+    store: FileStore, mixture: Path, part: str, x_rows: int
+) -> None:
+    tensors = (f"blk.0.ffn_{part}_exps.weight",)
+    case = from_words(Words("mul_mat_id/block", gguf=str(mixture), tensors=tensors, rows=5, batch=2), store)
+    assert str(case.shape) == f"5x64x4x3x2x{x_rows}"
+    ran = run_case(Request("a", case, "twin", TWIN.devices()[0]), TWIN, ImageCache(store))
+    assert ran.comparison is not None
+    assert (ran.verdict, ran.comparison.positions) == (Verdict.PASS, 2 * 3 * 5)
+
+
+def test_a_matrix_alone_makes_no_mixture(store: FileStore, blocks: str) -> None:
+    with pytest.raises(
+        UsageError, match="a matrix alone has no experts, which mul_mat_id needs: mul_mat_id:ROWS"
+    ):
+        from_words(Words("mul_mat_id/block", ("Q4_0",), weights=blocks), store)
 
 
 @pytest.mark.parametrize(

@@ -268,6 +268,16 @@ def test_a_case_is_too_large_when_its_oracle_does_not_fit(free: int, reason: str
     assert (reason in found) if reason else (found == "")
 
 
+def test_of_experts_one_at_a_time_is_decoded() -> None:
+    def need(experts: int) -> str:
+        shape = Shape.of(rows=64, cols=4096, experts=experts, top_k=1, tokens=1, x_rows=1)
+        case = replace(matvec_case(), op="mul_mat_id", kinds=("Q8_0",), shape=shape)
+        return too_large(case, registry.kernel("mul_mat_id/block").plan(case), 10 << 20)
+
+    assert need(1) == need(4) == ""
+    assert "needs about" in need(64)  # their blocks alone
+
+
 def test_verdict_is_skip_when_the_memory_of_this_machine_is_too_small() -> None:
     case = replace(matvec_case(), shape=Shape.of(rows=2**31 - 1, cols=2**20))
     evidence = ran(lambda run, turn: run, request_for(case))

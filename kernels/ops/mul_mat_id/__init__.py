@@ -41,7 +41,7 @@ class MulMatId(JudgedOp):
 
     def operands(self, case: Case) -> tuple[Operand, ...]:
         rows, cols, experts, top_k, tokens, x_rows = (case.shape[axis.name] for axis in self.axes)
-        weights = Matrix("weights", registry.kind(case.kinds[0]), experts * rows, cols)
+        weights = Matrix("weights", registry.kind(case.kinds[0]), experts * rows, cols, experts)
         return weights, Vector("x", (tokens, x_rows, cols)), Ids("ids", (tokens, top_k), experts)
 
     def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
