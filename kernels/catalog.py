@@ -11,6 +11,7 @@ from kernels import registry, source
 from kernels.errors import UnknownName, UsageError
 from kernels.families import FAMILIES
 from kernels.inputs import FIXTURE_VERSION
+from kernels.kind import Kind
 from kernels.model import Build, Case, Seeded, Shape, kind_label
 from kernels.op import Kernel, Op, Workload
 from kernels.tiers import Tier, workloads
@@ -75,27 +76,41 @@ def _cases(
     # Those that read the same bytes follow one another.
     by_inputs = sorted(kernels, key=lambda kernel: (kernel.packing, kernel.x_dtype))
     serving = [kernel for kernel in by_inputs if kernel.serves(kinds)]
-    for workload, family in _workloads(op, kinds, shapes, selection):
-        running = serving if selection.shapes else [k for k in serving if family in k.families(workload)]
-        for seed, kernel in product(selection.seeds, running):
-            drawn = Seeded(family, seed, FIXTURE_VERSION)
-            for build in builds_of(kernel, selection.builds):
-                yield Planned(case_of(kernel, kinds, workload, drawn, build), workload.repeats)
-
-
-def _workloads(
-    op: Op, kinds: tuple[str, ...], shapes: list[Shape] | None, selection: Selection
-) -> Iterator[tuple[Workload, str]]:
-    """Named shapes with the named families, or what is left of the op's tiers."""
     if selection.shapes:
         for shape, family in product(shapes or [], selection.families or ("ordinary",)):
-            yield Workload(shape), family
+            yield from _planned(serving, kinds, Workload(shape), family, selection)
         return
-    named = tuple(registry.kind(kind) for kind in kinds)
-    for workload in chain(*(workloads(op, tier, named) for tier in selection.tiers or (Tier.QUICK,))):
-        for family in workload.families:
-            if not selection.families or family in selection.families:
-                yield workload, family
+    held, tiers = tuple(registry.kind(kind) for kind in kinds), selection.tiers or (Tier.QUICK,)
+    for workload in chain(*(workloads(op, tier, held) for tier in tiers)):
+        for family in _chosen(workload, selection):
+            running = [kernel for kernel in serving if family in kernel.families(workload)]
+            yield from _planned(running, kinds, workload, family, selection)
+    if {Tier.QUICK, Tier.FULL} & set(tiers):
+        for workload, having in _own_workloads(serving, held).items():
+            for family in _chosen(workload, selection):
+                yield from _planned(having, kinds, workload, family, selection)
+
+
+def _own_workloads(kernels: list[Kernel], kinds: tuple[Kind, ...]) -> dict[Workload, list[Kernel]]:
+    """What single kernels add to the op's quick tier, and which of them do."""
+    having: dict[Workload, list[Kernel]] = {}
+    for kernel in kernels:
+        for workload in kernel.quick(kinds):
+            having.setdefault(workload, []).append(kernel)
+    return having
+
+
+def _chosen(workload: Workload, selection: Selection) -> Iterator[str]:
+    return (one for one in workload.families if not selection.families or one in selection.families)
+
+
+def _planned(
+    kernels: list[Kernel], kinds: tuple[str, ...], workload: Workload, family: str, selection: Selection
+) -> Iterator[Planned]:
+    for seed, kernel in product(selection.seeds, kernels):
+        drawn = Seeded(family, seed, FIXTURE_VERSION)
+        for build in builds_of(kernel, selection.builds):
+            yield Planned(case_of(kernel, kinds, workload, drawn, build), workload.repeats)
 
 
 def case_of(kernel: Kernel, kinds: tuple[str, ...], workload: Workload, drawn: Seeded, build: Build) -> Case:

@@ -125,6 +125,10 @@ class Kernel(ABC):
         """Those that a plain submit runs it with, of one of its op's quick workloads."""
         return workload.families
 
+    def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
+        """Workloads that a plain submit runs of this kernel alone, beside those of its op."""
+        return ()
+
     def refuses(self, case: Case) -> str:
         """Why this kernel won't run a case that its op accepts; empty if it will."""
         return ""
@@ -146,6 +150,7 @@ class LaunchKernel(Kernel):
     """A kernel that is one launch, with its CUDA body in a file of its own."""
 
     body: str  # file name of the CUDA body, beside the module
+    before: tuple[str, ...] = ()  # files of functions that several bodies share; they stand before it
     arithmetic: str = "decoded"  # or factored
     approximates: tuple[str, ...] = ()  # expf, rsqrtf: where a device may differ from the twin
 

@@ -67,8 +67,9 @@ def _text(kernel_id: str, kind_name: str) -> str:
     if kind:
         parts += [table(name, values) for name, values in kind.tables]
         parts.append(kind.cuda.strip("\n"))
-    body = (_module(kernel).parent / kernel.body).read_text(encoding="utf8")
-    parts.append(branched(body, tensor_scale=kind is not None and kind.tensor_scale))
+    folder, scaled = _module(kernel).parent, kind is not None and kind.tensor_scale
+    bodies = [(folder / name).read_text(encoding="utf8") for name in (*kernel.before, kernel.body)]
+    parts += [branched(body, tensor_scale=scaled) for body in bodies]
     return "\n".join(parts)
 
 

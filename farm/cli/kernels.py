@@ -95,14 +95,11 @@ def _digests(kernel: Kernel, label: str) -> dict[str, str]:
 
 def print_kernels(records: Sequence[dict[str, Any]]) -> None:
     """One line per launch; figures are those of the shape named."""
-    grid = table(
-        "kernel", "kinds", "weights", "shape", "launch", "grid", "block", "shared B", "chain", "arithmetic"
-    )
+    grid = table("kernel", "kinds", "shape", "launch", "grid", "block", "shared B", "chain", "arithmetic")
     for record in records:
         head = [
             record["name"],
             str(len(record["kinds"])),
-            record["packing"] or ("" if record["kinds"] == [catalog.NO_KIND] else "GGML"),
             f"{record['example']['kind']} {record['example']['shape']}",
         ]
         for launch in record["example"]["launches"]:
@@ -112,10 +109,15 @@ def print_kernels(records: Sequence[dict[str, Any]]) -> None:
             grid.add_row(
                 *map(shown, (*head, launch["kernel"], *dims, shared, str(launch["chain"]), arithmetic))
             )
-            head = ["", "", "", ""]
+            head = ["", "", ""]
     out = console()
     out.print(grid)
     builds = ", ".join(records[0]["builds"]) if records else ""
+    for record in records:
+        if record["packing"]:
+            out.print(
+                shown(f"{record['name']} reads weights in the layout {record['packing']}"), soft_wrap=True
+            )
     out.print(f"shared: static+dynamic; chain: longest chain of additions; builds: {builds}", soft_wrap=True)
 
 

@@ -51,8 +51,11 @@ def test_an_op_without_kinds_takes_a_shape_alone(store: FileStore) -> None:
 @pytest.mark.parametrize("kernel", list(registry.all_kernels()))
 def test_every_kernel_can_be_named(kernel: str, store: FileStore) -> None:
     op = registry.op(registry.kernel(kernel).op)
+    kind = next(
+        (one for one in registry.kinds() if registry.kernel(kernel).serves((one,) * len(op.matrices))), ""
+    )
     shape = "x".join(["256"] * sum(axis.default is None for axis in op.axes))
-    rest = ("Q4_K", shape) if op.matrices else (shape,)
+    rest = (kind, shape) if op.matrices else (shape,)
     case = from_words(Words(kernel, rest), store)
     assert op.refuses(case) == ""
     assert from_json(codec.canonical(case)) == case

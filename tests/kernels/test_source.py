@@ -20,6 +20,7 @@ TEXTS = [
     for kernel in registry.all_kernels().values()
     if isinstance(kernel, LaunchKernel)
     for kind in (registry.kinds() if registry.op(kernel.op).matrices else [""])
+    if not kind or kernel.serves((kind,))
 ]
 
 

@@ -130,6 +130,20 @@ ZOO = (
         (("weights_scale * sums", "weights_scale * weights_scale * sums"),),
     ),
     Wrong("another tensor's scale", "ffn/block", "NVFP4", relaunch=with_other_scale),
+    Wrong(
+        "nibbles in the order of the weights",
+        "matvec/ladder_v1",
+        "Q4_0",
+        (("i % 2 * 4 + i / 2", "i"),),
+    ),
+    Wrong("row's scales off by one", "matvec/ladder_v2", "Q4_0", (("row_scales[b]", "row_scales[b ^ 1]"),)),
+    Wrong(
+        "tile read before it is staged",
+        "matvec/ladder_v3",
+        "Q4_0",
+        (("+ i];\n        __syncthreads();", "+ i];"),),
+    ),
+    Wrong("second sum forgotten", "matvec/ladder_v4", "Q4_0", (("    sum += other;\n", ""),)),
     Wrong("eps ignored", "rmsnorm/block", "", (("+ eps)", ")"),)),
     Wrong("residual ignored", "add_rmsnorm/fused", "", (("+ residual[", "+ 0.0f * residual["),)),
     Wrong(
