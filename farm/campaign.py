@@ -20,9 +20,10 @@ from farm.gguf_cases import Listed
 from kernels import catalog, codec, inputs, registry, source
 from kernels.catalog import Planned, Selection
 from kernels.errors import FarmError
-from kernels.model import Case, Device, Rule
+from kernels.model import Case, Device, Role, Rule
 from workers.boards import Board, executes, matches
 from workers.files import FileStore
+from workers.machine import free_bytes
 
 BASE_DEADLINE_S = 30.0
 MACS_PER_S = 1e6  # what the slowest machine with a numpy twin and an oracle beside it still reaches
@@ -209,13 +210,19 @@ def _checked(item: Planned, digests: dict[str, str]) -> PlannedCase:
 
 
 def _make_inputs(cases: Iterable[Case], known: dict[str, str]) -> dict[str, str]:
-    """The digests of inputs that no campaign had before, by key; a refused case has no inputs and none."""
+    """The digests of inputs that no campaign had before, by key.
+
+    A refused case has no inputs and none; nor have inputs that this machine's memory doesn't hold: their
+    worker makes them unchecked.
+    """
     missing = {case.inputs_key: case for case in cases}
     store = FileStore()
     made = {}
     for key, case in missing.items():
-        if key not in known and not refusal(case):
-            plan = registry.kernel(f"{case.op}/{case.kernel}").plan(case)
+        if key in known or refusal(case):
+            continue
+        plan = registry.kernel(f"{case.op}/{case.kernel}").plan(case)
+        if sum(buffer.nbytes for buffer in plan.buffers if buffer.role is Role.IN) <= free_bytes():
             images = inputs.images(case, plan, registry.op(case.op).operands(case), store)
             made[key] = inputs.digest(images)
     return made

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernels import packing, registry
+from kernels import packing, projection, registry
 from kernels.compare import Compared, Place, compare, output_digest
 from kernels.dtypes import bits, canonical, rounded, values
 from kernels.errors import FarmError
 from kernels.model import Case, Comparison, Launch, Plan, Role, Verdict
 from kernels.op import JudgedOp, Step
+from kernels.thinning import thinned
 
 Images = Mapping[str, np.ndarray]  # buffer name -> (nbytes,) uint8
 Clock = Callable[[], float]  # seconds
@@ -90,16 +91,21 @@ def _judge_launch(
     kernel = registry.launch_kernel(launch.kernel)
     assert isinstance(op, JudgedOp)  # only such ops have kernels that are one launch
     step = step_of(launch, plan, {**images, **before}, family)
-    started = clock()
-    truth = op.truth(kernel, step)
-    between = clock()
-    twin = kernel.twin(step)
-    ended = clock()
     name = launch.buffers["out"]
     place = Place(number, launch.kernel, name, family, -1 if launch.kind else 0)
     out = plan.buffer(name)
+    got = out.view(images[name])
     was = poison if out.fill is None and out.role is not Role.INOUT else None
-    compared = compare(out.view(images[name]), twin, truth, place, was)
+    started = clock()
+    if projection.wanted(op, step, got):
+        compared = projection.hold(op, kernel, step, got, place, was)
+        return _Launched(op, step, compared, 0.0, 1e6 * (clock() - started))
+    thin = thinned(op, step)
+    truth = thin.truth(op.truth(kernel, thin.step))
+    between = clock()
+    twin = kernel.twin(thin.step)
+    ended = clock()
+    compared = compare(got, None if twin is None else thin.spread(twin), truth, place, was)
     return _Launched(op, step, compared, 1e6 * (ended - between), 1e6 * (between - started))
 
 
@@ -125,12 +131,11 @@ def combine(found: Sequence[Compared]) -> Comparison:
     if not found:
         return _nothing()
     first = _first_at_fault(found) or max(found, key=lambda one: one.bound_ratio)
-    positions, by_twin = sum(one.positions for one in found), sum(one.by_twin for one in found)
     return Comparison(
         verdict=first.verdict,
         reason=first.reason,
-        judge="twin" if by_twin == positions else "oracle+twin" if by_twin else "oracle",
-        positions=positions,
+        judge=_judges(found),
+        positions=sum(one.positions for one in found),
         bad=sum(one.bad for one in found),
         bound_ratio=max(one.bound_ratio for one in found),
         relative_ratio=max(one.relative_ratio for one in found),
@@ -142,6 +147,14 @@ def combine(found: Sequence[Compared]) -> Comparison:
         worst_rows=first.worst_rows,
         twinless=any(one.twinless for one in found),
     )
+
+
+def _judges(found: Sequence[Compared]) -> str:
+    by_twin = sum(one.by_twin for one in found)
+    if by_twin == sum(one.positions for one in found):
+        return "twin"
+    parts = (("twin", by_twin), ("projection", any(one.projected for one in found)))
+    return "+".join(("oracle", *(name for name, took_part in parts if took_part)))
 
 
 def _first_at_fault(found: Sequence[Compared]) -> Compared | None:

@@ -334,7 +334,7 @@ class Comparison:
 
     verdict: Verdict  # by the bound rule: PASS, FAIL, or ERROR where the fixture is at fault
     reason: str
-    judge: str  # oracle, twin, or oracle+twin where the domain rule handed some elements over
+    judge: str  # oracle, twin, or both where the domain rule says so; +projection where sums were judged
     positions: int
     bad: int  # elements outside the bound
     bound_ratio: float

@@ -236,6 +236,8 @@ class Op(ABC):
 class JudgedOp(Op):
     """An op whose launches are judged; an ffn is not one, its launches belong to other ops."""
 
+    row_wise = False  # element r of the output's last axis depends on row r of `weights` and on no other
+
     @abstractmethod
     def truth(self, kernel: LaunchKernel, step: Step) -> Truth:
         """Oracle and limits for one launch on its actual operands."""

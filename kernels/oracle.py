@@ -14,6 +14,7 @@ from kernels import plain_codecs
 from kernels.kind import Kind
 
 CACHE_BYTES = 256 << 20  # decoded matrices kept: several kernels and builds read the same one
+WEIGHTS_AT_ONCE = 1 << 24  # decoded to float64, 128 MiB: half of what is kept
 MIN_FIELDS = ("dmin", "m")  # scale of what a kind subtracts or adds per group, apart from d * q
 
 
@@ -37,6 +38,20 @@ def magnitudes(kind: Kind, rows: np.ndarray, arithmetic: str) -> np.ndarray:
     product = weights(kind, blocks.view(np.uint8))
     with np.errstate(invalid="ignore"):  # Inf - Inf in rows that no bound judges
         return np.asarray(np.abs(product) + np.abs(product - whole))
+
+
+def sums(kind: Kind, rows: np.ndarray, x: np.ndarray, arithmetic: str) -> tuple[np.ndarray, np.ndarray]:
+    """What rows times x is and S, the sum of magnitudes: (rows,) or (batch, rows) float64 each.
+
+    A matrix of more than WEIGHTS_AT_ONCE weights is decoded a part after the other.
+    """
+    step = max(1, WEIGHTS_AT_ONCE // x.shape[-1])
+    parts = [rows[first : first + step] for first in range(0, len(rows), step)]
+    found = [
+        (dot(weights(kind, part), x), dot(magnitudes(kind, part, arithmetic), np.abs(x))) for part in parts
+    ]
+    want, scale = zip(*found, strict=True)
+    return np.concatenate(want, axis=-1), np.concatenate(scale, axis=-1)
 
 
 def dot(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:

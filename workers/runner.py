@@ -14,8 +14,7 @@ from kernels import inputs, judge, registry, source
 from kernels.dtypes import values
 from kernels.errors import FarmError
 from kernels.judge import Judged
-from kernels.model import Build, Case, Comparison, Evidence, Plan, Role, Rule, Verdict
-from kernels.op import Matrix
+from kernels.model import Build, Comparison, Evidence, Plan, Role, Rule, Verdict
 from workers.backend import (
     POISONS,
     Backend,
@@ -28,6 +27,7 @@ from workers.backend import (
 )
 from workers.image_cache import ImageCache, Images
 from workers.machine import free_bytes
+from workers.need import too_large
 from workers.request import SPOILED, Request
 from workers.versions import versions
 
@@ -193,23 +193,6 @@ def _launch(draft: Draft, backend: Backend, plan: Plan, images: Mapping[str, np.
         case = draft.request.case
         draft.frame_digest = source.frame_digest(f"{case.op}/{case.kernel}", case.kinds, case.build)
     draft.compiled()
-
-
-# A weight is decoded to float64 and its magnitude taken for the oracle, and to float32 for the twin.
-BYTES_PER_WEIGHT = 8 + 8 + 4
-COPIES = 3  # of every buffer: as made, as run, as collected
-
-
-def too_large(case: Case, plan: Plan, free: int) -> str:
-    """Why this machine's memory can't hold a case and its oracle; empty if it can."""
-    matrices = [part for part in registry.op(case.op).operands(case) if isinstance(part, Matrix)]
-    need = COPIES * sum(buffer.nbytes for buffer in plan.buffers)
-    need += BYTES_PER_WEIGHT * max((part.rows // part.experts * part.cols for part in matrices), default=0)
-    if need <= free:
-        return ""
-    return (
-        f"needs about {need / 2**30:.1f} GiB of memory, {free / 2**30:.1f} GiB are free; take a smaller shape"
-    )
 
 
 def _build(draft: Draft, backend: Backend, plan: Plan) -> tuple[Verdict, str]:

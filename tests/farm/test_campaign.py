@@ -74,6 +74,17 @@ def test_a_refused_case_has_no_inputs_and_is_stored_all_the_same(store_order, da
         assert {job.inputs_digest for job in jobs_of(s, stored.campaign_id)} == {""}
 
 
+def test_inputs_that_no_memory_holds_have_no_digest_and_the_case_is_stored(
+    store_order, database: Database
+) -> None:
+    order = Order(Selection(kernels=("flat",), shapes=("2147483647",), builds=(Build.EXACT,)), ("twin",))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("farm.campaign.free_bytes", lambda: 2**34 - 9)
+        stored = store_order(order, Device("cpu-a-1", "cpu-a", "A", "u"))
+    with database.reading() as s:
+        assert {job.inputs_digest for job in jobs_of(s, stored.campaign_id)} == {""}
+
+
 def test_an_order_is_stored_as_it_was_given(database: Database, submitted: Submitted) -> None:
     with database.reading() as s:
         text = campaign.campaign_row(s, submitted.campaign_id).selection

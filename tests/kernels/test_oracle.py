@@ -169,3 +169,19 @@ def test_matrix_larger_than_the_cache_is_still_decoded() -> None:
     cache = oracle.Cache(limit_bytes=8)
     assert cache.get(kind, pinned_rows(kind)).shape == (4, 96)
     assert cache.held_bytes == 0
+
+
+@pytest.mark.parametrize("arithmetic", ["decoded", "factored"])
+def test_sums_of_a_matrix_decoded_in_parts_are_those_of_the_whole(
+    arithmetic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = registry.kind("Q4_K")
+    rows = np.random.default_rng(1).integers(0, 256, (37, 3 * kind.block_bytes), np.uint8)
+    kind.pin(rows.reshape(-1).view(kind.block))
+    x = np.random.default_rng(2).normal(size=(5, 768))
+    whole = oracle.sums(kind, rows, x, arithmetic)
+    monkeypatch.setattr(oracle, "WEIGHTS_AT_ONCE", 10 * 768)
+    parts = oracle.sums(kind, rows, x, arithmetic)
+    for one, other in zip(whole, parts, strict=True):
+        assert one.shape == (5, 37)
+        assert np.allclose(one, other, rtol=1e-13, atol=1e-13)

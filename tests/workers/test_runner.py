@@ -18,8 +18,9 @@ from workers.backend import CannotRun, KernelFault, Rejected, Run, Unavailable, 
 from workers.backends.twin import BACKEND as TWIN
 from workers.files import FileStore
 from workers.image_cache import ImageCache
+from workers.need import too_large
 from workers.request import Request
-from workers.runner import run_case, too_large
+from workers.runner import run_case
 
 Change = Callable[[Run, int], Run]
 

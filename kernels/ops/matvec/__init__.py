@@ -17,6 +17,7 @@ class Matvec(JudgedOp):
     name = "matvec"
     axes = (Axis("rows"), Axis("cols"))
     matrices = ("weights",)
+    row_wise = True
 
     def scalars_of(self, kinds: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
         return tensor_scale.scalars(self.matrices, kinds)
@@ -82,8 +83,7 @@ class Matvec(JudgedOp):
         assert step.kind is not None
         weights = step.arrays["weights"]
         x = step.arrays["x"].astype(np.float64)
-        want = oracle.dot(oracle.weights(step.kind, weights), x)
-        scale = oracle.dot(oracle.magnitudes(step.kind, weights, kernel.arithmetic), np.abs(x))
+        want, scale = oracle.sums(step.kind, weights, x, kernel.arithmetic)
         return compare.linear_truth(want, scale, kernel.chain(step), step, products=len(x))
 
 
