@@ -17,8 +17,9 @@ def step_of(
     drawn = Seeded(family, 1, inputs.FIXTURE_VERSION)
     sizes = {"rows": rows, "cols": 3 * registry.kind(kind).elements}
     shape = Shape.of(**sizes, **({"batch": 5} if op_name == "mul_mm" else {}))
-    case = Case(op_name, kernel_name, (kind,), shape, drawn, drawn, Build.EXACT, layout or Layout())
     op, kernel = registry.op(op_name), registry.launch_kernel(f"{op_name}/{kernel_name}")
+    where, scalars = layout or Layout(), op.scalars_of((kind,))
+    case = Case(op_name, kernel_name, (kind,), shape, drawn, drawn, Build.EXACT, where, scalars)
     assert isinstance(op, JudgedOp)
     plan = kernel.plan(case)
     images = dict(inputs.images(case, plan, op.operands(case)))
