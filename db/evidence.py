@@ -16,8 +16,8 @@ from itertools import islice
 
 import sqlalchemy as sa
 
-from db.campaign import case_id, store_cases
 from db.capability import CellKey, fold_cells
+from db.cases import case_id, store_cases
 from db.device import digest_of, see_all
 from db.session import Session
 from db.tables import CELL, attempt, cases

@@ -1,61 +1,92 @@
-"""The lines that the coordinator writes for started attempts whose worker left none."""
+"""Attempts whose worker is gone: who is charged, what is written down, and when a job is LOST.
+
+lose(s, epoch, attempt_ids, now_us, reason) -> Losses
+reclaim_all(s, epoch, now_us) -> Losses               # ends what an earlier epoch left leased
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from db import device as devices
-from db.campaign import case_of
-from db.evidence import Entry
+from db.attempt import decide, end_attempts, live_rows, requeue
+from db.cases import case_of
+from db.epoch import demand_epoch
+from db.evidence import Entry, append
+from db.own_line import About, own_line
 from db.session import Session
-from db.tables import cases
-from kernels.model import Case, Device, Evidence, Verdict
+from db.tables import attempt, cases, job
+from kernels.model import Verdict
+
+LOSS_BUDGET = 3  # started attempts a job may lose before it is LOST
 
 
-def coordinator_entries(
-    s: Session, rows: Sequence[Any], spent: set[int], now_us: int, reason: str
-) -> list[Entry]:
+@dataclass(frozen=True)
+class Losses:
+    """What became of the jobs of attempts that were lost."""
+
+    requeued: tuple[int, ...] = ()  # job ids
+    lost: tuple[int, ...] = ()  # job ids whose budget is spent
+
+
+def lose(s: Session, epoch: int, attempt_ids: Iterable[str], now_us: int, reason: str) -> Losses:
+    """Ends live attempts whose worker is gone. A started one gets a line by the coordinator and is charged.
+
+    The job waits again, for another board first, or is LOST once LOSS_BUDGET started attempts are gone.
+    `reason` names what happened.
+    """
+    demand_epoch(s, epoch)
+    return _miss(s, live_rows(s, attempt.c.attempt_id.in_(list(attempt_ids))), now_us, reason, charge=1)
+
+
+def reclaim_all(s: Session, epoch: int, now_us: int) -> Losses:
+    """Ends every attempt leased under an older epoch; uncharged, since it was the coordinator that went."""
+    demand_epoch(s, epoch)
+    reason = "the coordinator ended before the attempt"
+    return _miss(s, live_rows(s, attempt.c.epoch < epoch), now_us, reason, charge=0)
+
+
+def _miss(s: Session, rows: Sequence[Any], now_us: int, reason: str, charge: int) -> Losses:
+    """Ends attempts without a worker's line: started ones are charged, written down and perhaps final."""
+    started = [row for row in rows if row.state == "started" and row.job_state == "leased"]
+    spent = {row.job_id for row in started if charge and row.losses + charge >= LOSS_BUDGET}
+    entries = _entries(s, started, spent, now_us, reason)
+    append(s, entries, now_us)
+    end_attempts(s, rows, "MISS", reason, now_us)
+    _charge(s, started, charge)
+    again = [row for row in rows if row.job_state == "leased" and row.job_id not in spent]
+    requeued = requeue(s, [row for row in again if row.state != "started"], now_us)
+    requeued += requeue(s, [row for row in again if row.state == "started"], now_us, avoid=bool(charge))
+    by_attempt = {entry.attempt_id: entry.line.evidence_id for entry in entries}
+    lost = [row for row in started if row.job_id in spent]
+    decide(s, [(row.job_id, Verdict.LOST, by_attempt[row.attempt_id]) for row in lost], now_us)
+    return Losses(requeued, tuple(row.job_id for row in lost))
+
+
+def _charge(s: Session, rows: Sequence[Any], amount: int) -> None:
+    if rows and amount:
+        charging = sa.update(job).where(job.c.id == sa.bindparam("job")).values(losses=job.c.losses + amount)
+        s.execute(charging, [{"job": row.job_id} for row in rows])
+
+
+def _entries(s: Session, rows: Sequence[Any], spent: set[int], now_us: int, reason: str) -> list[Entry]:
     """The lines of started attempts that left none; only a job's last one counts for its cell."""
     boards = {slug: devices.newest(s, slug) for slug in {row.device for row in rows}}
-    query = sa.select(cases.c.case_id, cases.c.case_json).where(
-        cases.c.case_id.in_({row.case_id for row in rows})
-    )
+    chosen = cases.c.case_id.in_({row.case_id for row in rows})
+    query = sa.select(cases.c.case_id, cases.c.case_json).where(chosen)
     texts = {row.case_id: row.case_json for row in s.execute(query)} if rows else {}
-    return [
-        Entry(
-            _line(row, case_of(texts[row.case_id]), boards[row.device], now_us, reason),
-            row.attempt_id,
-            folded=row.job_id in spent,
-        )
-        for row in rows
-    ]
-
-
-def _line(row: Any, case: Case, board: Device, now_us: int, reason: str) -> Evidence:
-    return Evidence(
+    entries = []
+    for row in rows:
+        case, board = case_of(texts[row.case_id]), boards[row.device]
+        digests = (row.source_digest, row.inputs_digest)
+        about = About(case, row.case_id, *digests, board, row.backend, row.repeats, row.attempt_id)
         # Made from the attempt's id, so that writing it twice is writing it once.
-        evidence_id=str(uuid.uuid5(uuid.UUID(row.attempt_id), "coordinator")),
-        case=case,
-        case_id=row.case_id,
-        source_digest=row.source_digest,
-        inputs_digest=row.inputs_digest,
-        output_digest="",
-        device=board,
-        backend=row.backend,
-        verdict=Verdict.LOST,
-        reason=reason,
-        comparison=None,
-        repeats=row.repeats,
-        launches=(),
-        compiler="",
-        flags="",
-        started_us=row.started_us,
-        finished_us=now_us,
-        versions=(),
-        attempt_id=row.attempt_id,
-        origin="coordinator",
-    )
+        line_id = str(uuid.uuid5(uuid.UUID(row.attempt_id), "coordinator"))
+        line = own_line(line_id, about, Verdict.LOST, reason, (row.started_us, now_us))
+        entries.append(Entry(line, row.attempt_id, folded=row.job_id in spent))
+    return entries

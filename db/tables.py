@@ -91,6 +91,9 @@ campaign = Table(
     Column("priority", Integer, nullable=False),  # higher runs first
     Column("created_us", BigInteger, nullable=False),
     Column("closed_us", BigInteger),  # null while open
+    Column("paused_us", BigInteger),  # null while its jobs are leased
+    Column("cancelled_us", BigInteger),  # null unless nothing more of it is to run
+    Column("retry_of", RowId, ForeignKey("campaign.id")),  # the campaign whose bad jobs these are
 )
 
 planned = Table(
@@ -102,6 +105,7 @@ planned = Table(
     Column("repeats", Integer, nullable=False),
     Column("source_digest", SHA256, nullable=False),
     Column("inputs_digest", String(64), nullable=False),  # empty where nobody has made them yet
+    Column("needs", Text, nullable=False, server_default=""),  # db.needs.Needs as JSON; empty for none
 )
 
 device = Table(
@@ -125,6 +129,20 @@ fingerprint = Table(
     Column("first_seen_us", BigInteger, nullable=False),
 )
 
+# Where a campaign's jobs run: what is asked of a worker before any single job is looked at.
+target = Table(
+    "target",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    Column("campaign_id", RowId, ForeignKey("campaign.id"), nullable=False),
+    Column("backend", String(32), nullable=False),
+    Column("device_class", String(128), nullable=False),
+    Column(
+        "needs", Text, nullable=False
+    ),  # db.needs.Needs as JSON, what boards of a class differ in; or empty
+    UniqueConstraint("campaign_id", "backend", "device_class", "needs"),
+)
+
 job = Table(
     "job",
     metadata,
@@ -138,6 +156,9 @@ job = Table(
     Column("verdict", String(8)),
     Column("evidence_id", UUID),  # of the line that decided
     Column("done_us", BigInteger),
+    Column("target_id", RowId, ForeignKey("target.id")),  # never null; a column added later can't say so
+    Column("avoid", String(128)),  # slug of the board that lost it last: another goes first
+    Column("crashes", Integer, nullable=False, server_default="0"),  # attempts that a line says CRASH of
     ForeignKeyConstraint(["campaign_id", "case_id"], ["planned.campaign_id", "planned.case_id"]),
     UniqueConstraint("campaign_id", "case_id", "backend", "device_class"),
     _one_of("state", "waiting", "leased", "done"),
@@ -146,8 +167,7 @@ job = Table(
 Index("ix_job_open", job.c.campaign_id, job.c.state, job.c.verdict)
 Index(
     "ix_job_waiting",
-    job.c.campaign_id,
-    job.c.device_class,
+    job.c.target_id,
     job.c.id,
     sqlite_where=text("state = 'waiting'"),
     postgresql_where=text("state = 'waiting'"),
@@ -168,14 +188,14 @@ attempt = Table(
     Column("ended_us", BigInteger),
     _one_of("state", "leased", "started", "done", "returned", "MISS"),
 )
-LIVE = "state IN ('leased', 'started')"
+LIVE = "attempt.state IN ('leased', 'started')"  # written out: a parameter would hide it from the index below
 # Two live attempts at one job can't be stored, whoever asks.
 Index(
     "ix_attempt_live",
     attempt.c.job_id,
     unique=True,
-    sqlite_where=text(LIVE),
-    postgresql_where=text(LIVE),
+    sqlite_where=text(LIVE.removeprefix("attempt.")),
+    postgresql_where=text(LIVE.removeprefix("attempt.")),
 )
 
 # What a cell is; the same columns, in this order, in evidence and capability.

@@ -12,15 +12,17 @@ from pathlib import Path
 from types import MappingProxyType
 
 from db import blob, campaign, capability
-from db.campaign import PlannedCase, Target
 from db.capability import Capability
+from db.cases import known_inputs, remember_inputs
+from db.job import PlannedCase, Target
+from db.needs import Needs
 from db.session import Database, Session
 from farm import gguf_cases
 from farm.gguf_cases import Listed
 from kernels import catalog, codec, inputs, registry, source
 from kernels.catalog import Planned, Selection
 from kernels.errors import FarmError
-from kernels.model import Case, Device, Role, Rule
+from kernels.model import Case, Device, FromFile, Role, Rule
 from workers.boards import Board, executes, matches
 from workers.files import FileStore
 from workers.machine import free_bytes
@@ -85,14 +87,14 @@ def submit(database: Database, order: Order, work: Work, boards: Sequence[Board]
         cells = capability.cells(s) if order.only else ()
         asked = targets or known_targets(order, cells)
         kept = keep(planned, order.only, asked, cells, sms) if order.only else planned
-        known = campaign.known_inputs(s, {item.case.inputs_key for item in kept})
+        known = known_inputs(s, {item.case.inputs_key for item in kept})
     if not kept:
         raise FarmError(_why_empty(order, work))
     if runs:  # else nobody reads them
         known |= _make_inputs([item.case for item in kept], known)
     with database.writing() as s:
         _store_sources(s, kept)
-        campaign.remember_inputs(s, known)
+        remember_inputs(s, known)
         campaign_id = campaign.create(
             s,
             selection=codec.canonical(order),
@@ -113,7 +115,7 @@ def known_targets(order: Order, cells: Iterable[Capability]) -> list[Target]:
 
 def target(backend: str, device: Device) -> Target:
     """Where cases run; where they are only compiled, one case of every source is enough."""
-    return Target(backend, device.device_class, per_source=not executes(backend))
+    return Target(backend, device.device_class, per_source=not executes(backend), board=device)
 
 
 def one_per_source(planned: Iterable[Planned]) -> tuple[Planned, ...]:
@@ -206,7 +208,14 @@ def source_digest(case: Case) -> str:
 def _checked(item: Planned, digests: dict[str, str]) -> PlannedCase:
     """A case with what its workers will be checked by."""
     case = item.case
-    return PlannedCase(case, item.repeats, source_digest(case), digests.get(case.inputs_key, ""))
+    digest = digests.get(case.inputs_key, "")
+    return PlannedCase(case, item.repeats, source_digest(case), digest, needs(case))
+
+
+def needs(case: Case) -> Needs:
+    """What a case asks of its worker: the files that its inputs are read from."""
+    files = {source.sha256 for source in (case.weights, case.x) if isinstance(source, FromFile)}
+    return Needs(files=tuple(sorted(files)))
 
 
 def _make_inputs(cases: Iterable[Case], known: dict[str, str]) -> dict[str, str]:

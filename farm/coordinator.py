@@ -5,22 +5,41 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 
 from db import campaign, device, queue
 from db.campaign import CampaignRow
+from db.cases import remember_inputs
+from db.epoch import demand_epoch, raise_epoch
+from db.job import add_targets
+from db.loss import lose
+from db.needs import offer_of
+from db.outcome import Outcome, complete_many
 from db.session import Database, Session
 from farm.campaign import deadline_s, targets_here
 from farm.writer import Writer
-from kernels.model import Device, Verdict
+from kernels.model import Verdict
 from workers import protocol
 from workers.protocol import Acknowledged, Ask, Complete, Hello, Lease, Leases, Renew, Renewed, Welcome
 
 TTL_S = 6.0
 RETRY_AFTER_S = 0.5  # a worker that found nothing asks again, since another's lease may come back
+LEFT_OVER_S = 3600.0  # for what was leased in the epoch before, whose deadlines nobody noted
+PATIENCE = 2.0  # a lease is taken back after so many times the deadlines of all that its worker holds
 
 
 def wall_clock() -> int:
     return time.time_ns() // 1000
+
+
+@dataclass(frozen=True)
+class Term:
+    """Until when a lease holds, on the coordinator's clock."""
+
+    worker_id: str  # empty for one of the epoch before
+    until: float  # later with every renewal
+    latest: float  # however often it is renewed
 
 
 class Coordinator:
@@ -46,13 +65,15 @@ class Coordinator:
         self._lock = threading.Lock()
         self._workers: dict[str, Hello] = {}
         self._joined: dict[str, int] = {}  # worker id -> the newest campaign that knows its device
+        self._heard: dict[str, float] = {}  # when each worker called last
         self._writer = Writer(database)
         self.epoch, held = self._writer.do(self._begin)
         # Leases of the epoch before may belong to workers that still run: each gets one full TTL to say so.
-        self._leases = {attempt_id: clock() + ttl_s for attempt_id in held}
+        term = Term("", clock() + ttl_s, clock() + LEFT_OVER_S)
+        self._leases = dict.fromkeys(held, term)
 
     def _begin(self, s: Session) -> tuple[int, list[str]]:
-        return queue.raise_epoch(s, self._now_us()), [held.attempt_id for held in queue.live(s)]
+        return raise_epoch(s, self._now_us()), [held.attempt_id for held in queue.live(s)]
 
     def hello(self, message: Hello) -> Welcome:
         """Takes a worker in and makes the jobs that open campaigns want of its device; or says why not."""
@@ -60,23 +81,25 @@ class Coordinator:
             return Welcome(False, reason, self.epoch, self._ttl_s)
         joined = self._writer.do(lambda s: self._join(s, message))
         self._workers[message.worker_id], self._joined[message.worker_id] = message, joined
+        self._heard[message.worker_id] = self._clock()
         return Welcome(True, "", self.epoch, self._ttl_s)
 
     def lease(self, message: Ask) -> Leases:
         """Waiting jobs for the worker's device, dated from now."""
         hello = self._known(message.worker_id, message.epoch)
         self.reap()
-        worker = queue.Worker(hello.worker_id, hello.device.slug, hello.device.device_class, hello.backends)
-        seen = self._joined[message.worker_id]
-        leased, owed, joined = self._writer.do(lambda s: self._lease(s, worker, message.limit, seen))
+        seen, peers = self._joined[message.worker_id], self._peers()
+        leased, owed, joined = self._writer.do(lambda s: self._lease(s, hello, message.limit, seen, peers))
         self._joined[message.worker_id] = joined
-        self._date(lease.attempt_id for lease in leased)
+        self._date_new(hello.worker_id, leased)
         return Leases(tuple(map(_lease, leased)), 0.0 if leased else RETRY_AFTER_S, drained=not owed)
 
     def renew(self, message: Renew) -> Renewed:
         """Notes what was started and given back, and extends the leases that are still this worker's."""
         self._known(message.worker_id, message.epoch)
         self.reap()
+        with self._database.reading() as s:
+            self._drop(queue.ended(s, message.held))
         with self._lock:
             mine = set(self._leases)
         started = [attempt for attempt in message.started if attempt in mine]
@@ -96,15 +119,19 @@ class Coordinator:
         return Acknowledged(tuple(line.evidence_id for line in message.evidence))
 
     def reap(self) -> None:
-        """Takes back the leases that nobody renewed in time."""
+        """Takes back the leases that nobody renewed in time, and those held for too long all the same."""
         now = self._clock()
         with self._lock:
-            expired = [attempt for attempt, until in self._leases.items() if until < now]
-            for attempt in expired:
+            silent = [attempt for attempt, term in self._leases.items() if term.until < now]
+            stuck = [attempt for attempt, term in self._leases.items() if term.latest < now <= term.until]
+            for attempt in (*silent, *stuck):
                 del self._leases[attempt]
-        if expired:
-            reason = f"its worker was silent for {self._ttl_s:g} s"
-            self._writer.do(lambda s: self._lose(s, expired, reason))
+        for expired, reason in (
+            (silent, f"its worker was silent for {self._ttl_s:g} s"),
+            (stuck, f"its worker held it for {PATIENCE:g} times the deadlines of all that it held"),
+        ):
+            if expired:
+                self._writer.do(partial(self._lose, expired=expired, reason=reason))
 
     def progress(self, campaign_id: int) -> CampaignRow:
         """How far a campaign is; expired leases are taken back first."""
@@ -130,12 +157,30 @@ class Coordinator:
         """The worker's hello; StaleEpoch asks it for another one."""
         if epoch != self.epoch or worker_id not in self._workers:
             raise protocol.StaleEpoch(f"epoch {epoch} is over, {self.epoch} has begun; say hello again")
+        self._heard[worker_id] = self._clock()
         return self._workers[worker_id]
+
+    def _peers(self) -> tuple[queue.Worker, ...]:
+        """The workers that are at work now, as far as one can tell."""
+        since = self._clock() - self._ttl_s
+        heard = [hello for name, hello in list(self._workers.items()) if self._heard[name] >= since]
+        return tuple(map(_worker, heard))
+
+    def _date_new(self, worker_id: str, leased: Iterable[queue.Leased]) -> None:
+        """Dates leases from now; what the worker holds already comes before them."""
+        now = self._clock()
+        with self._lock:
+            held = [term.latest for term in self._leases.values() if term.worker_id == worker_id]
+            needed_s = sum(deadline_s(lease.case) for lease in leased)
+            latest = max(held, default=now) + PATIENCE * needed_s + self._ttl_s
+            for lease in leased:
+                self._leases[lease.attempt_id] = Term(worker_id, now + self._ttl_s, latest)
 
     def _date(self, attempts: Iterable[str]) -> None:
         until = self._clock() + self._ttl_s
         with self._lock:
-            self._leases.update(dict.fromkeys(attempts, until))
+            for attempt in set(attempts) & set(self._leases):
+                self._leases[attempt] = replace(self._leases[attempt], until=until)
 
     def _drop(self, attempts: Iterable[str]) -> None:
         with self._lock:
@@ -144,31 +189,31 @@ class Coordinator:
 
     def _join(self, s: Session, hello: Hello) -> int:
         """Takes the device in and makes its jobs; the newest campaign that has some of it."""
-        queue.demand_epoch(s, self.epoch)
+        demand_epoch(s, self.epoch)
         device.see(s, hello.device, self._now_us())
-        return self._add_jobs(s, hello.device, hello.backends, seen=0)
+        return self._add_jobs(s, hello, seen=0)
 
-    def _add_jobs(self, s: Session, board: Device, backends: tuple[str, ...], seen: int) -> int:
+    def _add_jobs(self, s: Session, hello: Hello, seen: int) -> int:
         """Makes the jobs that open campaigns newer than `seen` want of a board; the newest campaign's id."""
         newest = max(seen, campaign.newest_open(s))
         if newest > seen:
-            queue.demand_epoch(s, self.epoch)
+            demand_epoch(s, self.epoch)
             for row in campaign.open_campaigns(s):
-                if row.id > seen:
-                    targets = targets_here(row.selection, board, backends)
-                    campaign.add_targets(s, row.id, targets, self._now_us())
+                if row.id > seen and row.takes_targets:
+                    targets = targets_here(row.selection, hello.device, hello.backends)
+                    add_targets(s, row.id, targets, self._now_us())
+            campaign.close_finished(s, self._now_us())  # what no board of a class can run is done at once
         return newest
 
     def _lease(
-        self, s: Session, worker: queue.Worker, limit: int, seen: int
+        self, s: Session, hello: Hello, limit: int, seen: int, peers: tuple[queue.Worker, ...]
     ) -> tuple[tuple[queue.Leased, ...], bool, int]:
         """What the worker gets, whether any open job of its class is left, and the newest campaign it knows.
 
         A campaign that was submitted since makes its jobs for the worker's device first.
         """
-        board = self._workers[worker.worker_id].device
-        joined = self._add_jobs(s, board, worker.backends, seen)
-        leased = queue.lease(s, self.epoch, worker, limit, self._now_us())
+        worker, joined = _worker(hello), self._add_jobs(s, hello, seen)
+        leased = queue.lease(s, self.epoch, worker, limit, self._now_us(), peers)
         return leased, bool(leased) or queue.owes(s, worker), joined
 
     def _note(self, s: Session, started: list[str], returned: list[str]) -> None:
@@ -176,15 +221,21 @@ class Coordinator:
         queue.give_back(s, self.epoch, returned, self._now_us())
 
     def _lose(self, s: Session, expired: list[str], reason: str) -> None:
-        queue.lose(s, self.epoch, expired, self._now_us(), reason)
+        lose(s, self.epoch, expired, self._now_us(), reason)
         campaign.close_finished(s, self._now_us())
 
-    def _complete(self, s: Session, message: Complete) -> tuple[queue.Outcome, ...]:
-        outcomes = queue.complete_many(s, self.epoch, message.evidence, self._now_us())
+    def _complete(self, s: Session, message: Complete) -> tuple[Outcome, ...]:
+        outcomes = complete_many(s, self.epoch, message.evidence, self._now_us())
         made = [line for line in message.evidence if line.inputs_digest and line.verdict is not Verdict.ERROR]
-        campaign.remember_inputs(s, {line.case.inputs_key: line.inputs_digest for line in made})
+        remember_inputs(s, {line.case.inputs_key: line.inputs_digest for line in made})
         campaign.close_finished(s, self._now_us())
         return outcomes
+
+
+def _worker(hello: Hello) -> queue.Worker:
+    board = hello.device
+    offer = offer_of(board, frozenset(hello.files))
+    return queue.Worker(hello.worker_id, board.slug, board.device_class, hello.backends, offer)
 
 
 def _lease(leased: queue.Leased) -> Lease:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from db import blob, campaign, capability, evidence
+from db import blob, capability, evidence
 from db.blob import SourceText
-from db.campaign import JobRow
 from db.capability import CellKey, Standing
+from db.job import JobRow, job_row
 from db.session import Session
 from farm.cell_name import find_cells
 from farm.exports import record
@@ -62,7 +62,7 @@ def of_cell(s: Session, matrix: Matrix, name: str) -> tuple[Dossier, ...]:
 
 def of_job(s: Session, job_id: int) -> Dossier:
     """The line that decided a job, else the newest of its attempts'."""
-    job = campaign.job_row(s, job_id)
+    job = job_row(s, job_id)
     lines = [stored.line for stored in evidence.of_job(s, job_id)]
     decided = evidence.get(s, job.evidence_id) if job.evidence_id else None
     line = decided.line if decided else next(iter(lines), None)

@@ -13,9 +13,11 @@ from typing import TextIO
 import click
 from rich.console import Console
 
-from db import campaign, queue
+from db import campaign
 from db.campaign import CampaignRow
+from db.epoch import raise_epoch
 from db.head import only_head
+from db.loss import reclaim_all
 from db.session import Database, open_database, open_existing
 from farm import local
 from farm.campaign import Order, plan, submit
@@ -158,7 +160,7 @@ def only_farm_on(database: Database) -> Iterator[None]:
     """
     with only_head(database):
         with database.writing() as s:
-            epoch = queue.raise_epoch(s, wall_clock())
-            queue.reclaim_all(s, epoch, wall_clock())
+            epoch = raise_epoch(s, wall_clock())
+            reclaim_all(s, epoch, wall_clock())
             campaign.close_finished(s, wall_clock())
         yield

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from db import campaign
 from db.campaign import CampaignRow
+from db.job import targets_of
 from db.session import Database
 from farm.grid import Grid
 from farm.marks import BY_AUTHOR, FLAGS, LEGEND, NEVER_RUN, narrow_mark, signs, tally
@@ -227,7 +228,7 @@ def print_summary(database: Database, campaign_id: int, out: Console) -> None:
     now_us = time.time_ns() // 1000
     with database.reading() as s:
         row = campaign.campaign_row(s, campaign_id)
-        places = {(target.device_class, target.backend) for target in campaign.targets_of(s, campaign_id)}
+        places = {(target.device_class, target.backend) for target in targets_of(s, campaign_id)}
         matrix = read_matrix(s, now_us)
     matrix = matrix.at(places)
     for part in matrix_parts(matrix):

@@ -10,6 +10,7 @@ from kernels import catalog
 from kernels.errors import FarmError
 from kernels.model import Device
 from workers.agent import Agent, Summary
+from workers.files import FileStore
 from workers.isolate import Isolated
 from workers.protocol import Coordinator, Hello
 from workers.spool import Spool
@@ -25,7 +26,8 @@ class BoardThread(threading.Thread):
         """`stays` keeps the agent waiting for the next campaign when there is nothing to do."""
         super().__init__(name=device.slug)
         self._spool = Spool(state_folder() / "spool" / f"{device.slug}.jsonl")
-        hello = Hello(str(uuid.uuid4()), device, tuple(backends), catalog.digest())
+        files = FileStore().digests()
+        hello = Hello(str(uuid.uuid4()), device, tuple(backends), catalog.digest(), files=files)
         self.agent = Agent(coordinator, hello, self._spool, Isolated, stays=stays)
         self.summary: Summary | None = None  # none until it ended, or where it failed
         self.failure = ""

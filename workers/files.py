@@ -67,6 +67,10 @@ class FileStore:
         self._write(held)
         return held
 
+    def digests(self) -> tuple[str, ...]:
+        """Those of the files that are as they were."""
+        return tuple(held.sha256 for held in self._all() if held.is_current())
+
     def held(self, sha256: str) -> Held:
         """The file with that content; FileNotHere where there is none, or it has changed."""
         try:

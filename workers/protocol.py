@@ -28,6 +28,9 @@ class Hello:
     backends: tuple[str, ...]  # those that run here
     catalog_digest: str  # of every kernel, kind and build the worker's checkout has
     protocol: int = VERSION
+    files: tuple[
+        str, ...
+    ] = ()  # SHA-256 of those that the worker holds: cases that need them come here first
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from db.campaign import case_by_id
+from db.cases import case_by_id
 from db.session import open_existing
 from farm.campaign import deadline_s
 from farm.cli import options

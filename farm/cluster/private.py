@@ -20,6 +20,7 @@ from kernels import catalog
 from kernels.errors import FarmError
 from workers import json_calls
 from workers.boards import Board
+from workers.files import FileStore
 from workers.protocol import Hello
 from workers.state import state_folder
 
@@ -170,7 +171,8 @@ class Farm:
         # Imported here: the module imports ray.
         from workers.ray_agent import start_agent
 
-        hello = Hello(str(uuid.uuid4()), board.device, board.backends, catalog.digest())
+        files = FileStore().digests()
+        hello = Hello(str(uuid.uuid4()), board.device, board.backends, catalog.digest(), files=files)
         actor = start_agent(self._coordinator, hello)
         self._agents[actor.run.remote()] = (board, actor)
 

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from db import token
-from db.queue import StaleEpoch as Superseded
+from db.epoch import StaleEpoch as Superseded
 from db.session import Database
 from db.token import Refused
 from farm.gateway.guard import Guarded, Ledger, OutOfScope, TooOften

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from db import campaign, device, queue
-from db.campaign import PlannedCase, Target
-from db.queue import Leased, Losses, Outcome, Worker
+from db import campaign, device, loss, outcome, queue
+from db.epoch import raise_epoch
+from db.job import JobRow, PlannedCase, Target, job_row
+from db.loss import Losses, reclaim_all
+from db.outcome import Outcome
+from db.queue import Leased, Worker
 from db.session import Database, open_database, open_existing
 from kernels.errors import FarmError
 from kernels.model import Build, Case, Comparison, Device, Evidence, Rule, Seeded, Shape, Verdict
@@ -18,6 +22,7 @@ BOARD = Device("cpu-0", "cpu-x86_64", "Some CPU", "uuid-0", 2, (("compiler", "g+
 WORKER = Worker("worker-0", BOARD.slug, BOARD.device_class, ("host",))
 HOST = Target("host", BOARD.device_class)
 SOURCE = "5" * 64
+PAUSE_S = 0.005  # between jobs of a head: SQLite has no queue of writers, and a newcomer must find a gap
 
 
 def case(rows: int = 1, kernel: str = "block", build: Build = Build.EXACT, seed: int = 0) -> Case:
@@ -76,7 +81,7 @@ class Farm:
     def __post_init__(self) -> None:
         with self.database.writing() as s:
             device.see(s, BOARD, 1)
-            self.epoch = queue.raise_epoch(s, 1)
+            self.epoch = raise_epoch(s, 1)
 
     def submit(self, cases: Sequence[Case], targets: Sequence[Target] = (HOST,), priority: int = 0) -> int:
         with self.database.writing() as s:
@@ -90,9 +95,15 @@ class Farm:
                 priority=priority,
             )
 
-    def lease(self, limit: int = 100, worker: Worker = WORKER) -> tuple[Leased, ...]:
+    def lease(
+        self, limit: int = 100, worker: Worker = WORKER, peers: Sequence[Worker] = ()
+    ) -> tuple[Leased, ...]:
         with self.database.writing() as s:
-            return queue.lease(s, self.epoch, worker, limit, 2)
+            return queue.lease(s, self.epoch, worker, limit, 2, peers)
+
+    def owes(self, worker: Worker = WORKER) -> bool:
+        with self.database.reading() as s:
+            return queue.owes(s, worker)
 
     def start(self, leases: Sequence[Leased]) -> None:
         with self.database.writing() as s:
@@ -100,15 +111,15 @@ class Farm:
 
     def lose(self, leases: Sequence[Leased], now_us: int = 4) -> Losses:
         with self.database.writing() as s:
-            return queue.lose(s, self.epoch, [lease.attempt_id for lease in leases], now_us, "worker gone")
+            return loss.lose(s, self.epoch, [lease.attempt_id for lease in leases], now_us, "worker gone")
 
     def complete(self, *lines: Evidence) -> tuple[Outcome, ...]:
         with self.database.writing() as s:
-            return queue.complete_many(s, self.epoch, lines, 20)
+            return outcome.complete_many(s, self.epoch, lines, 20)
 
-    def job(self, job_id: int) -> campaign.JobRow:
+    def job(self, job_id: int) -> JobRow:
         with self.database.reading() as s:
-            return campaign.job_row(s, job_id)
+            return job_row(s, job_id)
 
 
 def claim(url: str, epoch: int, worker_id: str) -> list[int]:
@@ -134,8 +145,8 @@ def open_and_count(url: str) -> int:
     return count
 
 
-def work_until_refused(url: str, begin: Any, told: Any) -> None:
-    """A head of its own: at `begin` it takes over, then does job after job until none waits or it must stop.
+def work_until_refused(url: str, most: int, begin: Any, told: Any) -> None:
+    """A head of its own: at `begin` it takes over, then does job after job until it must stop or did `most`.
 
     Tells "ready", then "began" after its first job, then (jobs done, complaint).
     """
@@ -145,12 +156,13 @@ def work_until_refused(url: str, begin: Any, told: Any) -> None:
     try:
         farm = Farm(database)
         with database.writing() as s:
-            queue.reclaim_all(s, farm.epoch, 2)
-        while leases := farm.lease(1):
+            reclaim_all(s, farm.epoch, 2)
+        while done < most and (leases := farm.lease(1)):
             farm.complete(*(answer(leased) for leased in leases))
             done += 1
             if done == 1:
                 told.put("began")
+            time.sleep(PAUSE_S)
     except FarmError as error:
         complaint = str(error)
     database.close()

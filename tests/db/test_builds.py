@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from db import campaign, capability, evidence
-from db.campaign import PlannedCase, Target, representatives
 from db.capability import CellKey, Finding, fold, holds_for
-from db.session import Database, known_revisions, open_database
+from db.job import PlannedCase, Target, add_targets, jobs_of, representatives
+from db.session import Database
 from kernels.built import BuildRecord
 from kernels.model import Build, Case, Evidence, Rule, Verdict
 from tests.db.making import HOST, Farm, case, line
@@ -37,7 +35,7 @@ def jobs(database: Database, planned: list[PlannedCase], *targets: Target) -> li
     with database.writing() as s:
         made = campaign.create(s, selection="{}", rule=Rule.BOUND, planned=planned, targets=targets, now_us=1)
     with database.reading() as s:
-        return [(row.backend, row.case) for row in campaign.jobs_of(s, made)]
+        return [(row.backend, row.case) for row in jobs_of(s, made)]
 
 
 def test_one_case_of_every_source_is_a_job_where_nothing_runs(database: Database) -> None:
@@ -59,8 +57,8 @@ def test_an_arch_that_joins_later_gets_the_same_cases(database: Database) -> Non
     work = [planned(cases[0], "a"), planned(cases[1], "a")]
     with database.writing() as s:
         made = campaign.create(s, selection="{}", rule=Rule.BOUND, planned=work, targets=[ARCH], now_us=1)
-        assert campaign.add_targets(s, made, [replace(ARCH, device_class="sm_90")], 2) == 1
-        assert campaign.add_targets(s, made, [ARCH], 2) == 0
+        assert add_targets(s, made, [replace(ARCH, device_class="sm_90")], 2) == 1
+        assert add_targets(s, made, [ARCH], 2) == 0
 
 
 def test_representatives_of_nothing_are_none() -> None:
@@ -160,27 +158,3 @@ def test_a_verdict_does_not_hold_otherwise(
     ran: capability.Capability, built: capability.Capability | None
 ) -> None:
     assert not holds_for(ran, built)
-
-
-def test_a_database_without_builds_is_upgraded_with_its_lines(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/farm.db"
-    farm = Farm(open_database(url))
-    cell = stored(farm, replace(built(case()), builds=()))
-    with farm.database.writing() as s:
-        for table, column in (
-            ("evidence", "build_digest"),
-            ("evidence", "notes"),
-            ("capability", "build_digest"),
-        ):
-            s.execute(sa.text(f"ALTER TABLE {table} DROP COLUMN {column}"))
-        s.execute(sa.text("DROP TABLE sabotage"))
-        s.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
-    farm.database.close()
-    upgraded = open_database(url)
-    with upgraded.reading() as s:
-        assert capability.cells(s, backend="nvrtc") == (cell,)
-        assert (
-            s.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one()
-            == known_revisions()[-1]
-        )
-    upgraded.close()

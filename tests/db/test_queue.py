@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from db import campaign, capability, evidence, queue
-from db.queue import LOSS_BUDGET, StaleEpoch
-from kernels.model import Rule, Verdict
+from db import campaign, capability, device, evidence, outcome, queue
+from db.epoch import StaleEpoch, raise_epoch
+from db.loss import LOSS_BUDGET, Losses, lose, reclaim_all
+from kernels.model import Device, Rule, Verdict
 from tests.db.making import BOARD, HOST, WORKER, Farm, answer, case, claim, line
 
 
-def lost_until_spent(farm: Farm) -> list[queue.Losses]:
+def lost_until_spent(farm: Farm) -> list[Losses]:
     """Starts and loses the one waiting job until nothing is left to lease."""
     losses = []
     while leases := farm.lease():
@@ -63,14 +64,14 @@ def test_a_stale_epoch_is_refused_everywhere(farm: Farm) -> None:
     farm.submit([case(1)])
     (leased,) = farm.lease()
     with farm.database.writing() as s:
-        assert queue.raise_epoch(s, 9) == farm.epoch + 1
+        assert raise_epoch(s, 9) == farm.epoch + 1
     calls = [
         lambda s: queue.lease(s, farm.epoch, WORKER, 1, 9),
         lambda s: queue.start(s, farm.epoch, [leased.attempt_id], 9),
         lambda s: queue.give_back(s, farm.epoch, [leased.attempt_id], 9),
-        lambda s: queue.lose(s, farm.epoch, [leased.attempt_id], 9, "gone"),
-        lambda s: queue.complete(s, farm.epoch, answer(leased), 9),
-        lambda s: queue.reclaim_all(s, farm.epoch, 9),
+        lambda s: lose(s, farm.epoch, [leased.attempt_id], 9, "gone"),
+        lambda s: outcome.complete(s, farm.epoch, answer(leased), 9),
+        lambda s: reclaim_all(s, farm.epoch, 9),
     ]
     for call in calls:
         with (
@@ -136,7 +137,7 @@ def test_a_started_job_is_not_given_back(farm: Farm) -> None:
 def test_an_unstarted_loss_is_neither_charged_nor_written_down(farm: Farm) -> None:
     farm.submit([case(1)])
     (leased,) = farm.lease()
-    assert farm.lose([leased]) == queue.Losses(requeued=(leased.job_id,))
+    assert farm.lose([leased]) == Losses(requeued=(leased.job_id,))
     assert farm.job(leased.job_id).losses == 0
     with farm.database.reading() as s:
         assert evidence.of_job(s, leased.job_id) == ()
@@ -146,7 +147,7 @@ def test_a_started_loss_is_written_by_the_coordinator_and_tried_again(farm: Farm
     farm.submit([case(1)])
     leases = farm.lease()
     farm.start(leases)
-    assert farm.lose(leases) == queue.Losses(requeued=(leases[0].job_id,))
+    assert farm.lose(leases) == Losses(requeued=(leases[0].job_id,))
     with farm.database.reading() as s:
         (stored,) = evidence.of_job(s, leases[0].job_id)
         assert (stored.line.origin, stored.line.verdict) == ("coordinator", Verdict.LOST)
@@ -161,7 +162,7 @@ def test_losing_an_attempt_twice_charges_once(farm: Farm) -> None:
     leases = farm.lease()
     farm.start(leases)
     farm.lose(leases)
-    assert farm.lose(leases) == queue.Losses()
+    assert farm.lose(leases) == Losses()
     assert farm.job(leases[0].job_id).losses == 1
 
 
@@ -218,7 +219,7 @@ def test_a_late_line_decides_a_job_that_has_no_verdict_yet(farm: Farm) -> None:
     (second,) = farm.lease()
     (outcome,) = farm.complete(answer(first))
     assert outcome.decided
-    assert farm.lose([second]) == queue.Losses()  # the job is done: nothing to try again
+    assert farm.lose([second]) == Losses()  # the job is done: nothing to try again
     assert farm.job(first.job_id).verdict is Verdict.PASS
 
 
@@ -275,9 +276,9 @@ def test_a_restart_takes_leases_back_uncharged(farm: Farm) -> None:
     started, _ = farm.lease()
     farm.start([started])
     with farm.database.writing() as s:
-        epoch = queue.raise_epoch(s, 9)
+        epoch = raise_epoch(s, 9)
         assert len(queue.live(s)) == 2
-        assert len(queue.reclaim_all(s, epoch, 9).requeued) == 2
+        assert len(reclaim_all(s, epoch, 9).requeued) == 2
         assert queue.live(s) == ()
         assert len(evidence.of_job(s, started.job_id)) == 1
     assert farm.job(started.job_id).losses == 0
@@ -287,7 +288,7 @@ def test_reclaim_leaves_this_epochs_leases_alone(farm: Farm) -> None:
     farm.submit([case(1)])
     farm.lease()
     with farm.database.writing() as s:
-        assert queue.reclaim_all(s, farm.epoch, 9) == queue.Losses()
+        assert reclaim_all(s, farm.epoch, 9) == Losses()
         assert len(queue.live(s)) == 1
 
 
@@ -297,6 +298,136 @@ def test_a_case_run_alone_is_kept_without_a_job(farm: Farm) -> None:
     with farm.database.reading() as s:
         assert len(evidence.of_case(s, case(5).id)) == 1
         assert campaign.campaigns(s) == ()
+
+
+OTHER = replace(WORKER, worker_id="worker-1", device="cpu-1")  # another board of the class
+
+
+def lost_once(farm: Farm) -> None:
+    """The one job was started here, and its worker vanished."""
+    leases = farm.lease()
+    farm.start(leases)
+    farm.lose(leases)
+
+
+def test_a_job_that_was_lost_goes_to_another_board_first(farm: Farm) -> None:
+    seen(farm, OTHER)
+    farm.submit([case(1)])
+    lost_once(farm)
+    assert farm.lease(peers=(WORKER, OTHER)) == ()
+    assert farm.owes(WORKER)
+    assert len(farm.lease(worker=OTHER, peers=(WORKER, OTHER))) == 1
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        WORKER,
+        replace(WORKER, worker_id="worker-2"),  # a new worker on the same board
+        replace(OTHER, backends=("twin",)),
+        replace(OTHER, device_class="rtx-3060"),
+    ],
+)
+def test_without_another_board_it_comes_back(farm: Farm, peer: queue.Worker) -> None:
+    farm.submit([case(1)])
+    lost_once(farm)
+    assert len(farm.lease(peers=(WORKER, peer))) == 1
+
+
+def test_what_was_not_started_may_come_back_to_the_same_board(farm: Farm) -> None:
+    seen(farm, OTHER)
+    farm.submit([case(1)])
+    farm.lose(farm.lease())
+    assert len(farm.lease(peers=(WORKER, OTHER))) == 1
+
+
+def seen(farm: Farm, worker: queue.Worker) -> Device:
+    board = replace(BOARD, slug=worker.device, uuid=worker.device)
+    with farm.database.writing() as s:
+        device.see(s, board, 1)
+    return board
+
+
+def cells_by_board(farm: Farm) -> dict[str, tuple[Verdict, tuple[str, ...]]]:
+    with farm.database.writing() as s:
+        before = capability.cells(s)
+        capability.rebuild(s)
+        assert capability.cells(s) == before
+    return {cell.key.device: (cell.verdict, cell.flags) for cell in before}
+
+
+def test_a_crash_on_two_boards_is_the_kernels(farm: Farm) -> None:
+    board = seen(farm, OTHER)
+    farm.submit([case(1)])
+    first = answer(*farm.lease(peers=(WORKER, OTHER)), Verdict.CRASH)
+    (outcome,) = farm.complete(first)
+    assert (outcome.decided, outcome.note) == (False, "a crash counts when it happens again")
+    assert cells_by_board(farm) == {}
+    assert farm.lease(peers=(WORKER, OTHER)) == ()
+    (again,) = farm.lease(worker=OTHER, peers=(WORKER, OTHER))
+    second = answer(again, Verdict.CRASH, device=board)
+    assert farm.complete(second)[0].decided
+    assert farm.job(again.job_id).verdict is Verdict.CRASH
+    assert farm.job(again.job_id).evidence_id == second.evidence_id
+    crash = (Verdict.CRASH, ())
+    assert cells_by_board(farm) == {"cpu-0": crash, "cpu-1": crash}
+
+
+def test_a_crash_twice_on_the_only_board_is_the_kernels(farm: Farm) -> None:
+    farm.submit([case(1)])
+    for decides in (False, True):
+        (leased,) = farm.lease(peers=(WORKER,))
+        assert farm.complete(answer(leased, Verdict.CRASH))[0].decided is decides
+    assert farm.job(leased.job_id).crashes == 2
+    assert cells_by_board(farm) == {"cpu-0": (Verdict.CRASH, ())}
+
+
+def test_a_crash_that_does_not_happen_again_makes_the_board_flaky(farm: Farm) -> None:
+    farm.submit([case(1)])
+    farm.complete(answer(*farm.lease(), Verdict.CRASH, finished_us=10))
+    (leased,) = farm.lease()
+    farm.complete(answer(leased, finished_us=11))
+    assert farm.job(leased.job_id).verdict is Verdict.PASS
+    assert cells_by_board(farm) == {"cpu-0": (Verdict.PASS, ("flaky",))}
+
+
+def test_a_crash_that_another_board_does_not_have_is_kept_and_not_folded(farm: Farm) -> None:
+    board = seen(farm, OTHER)
+    farm.submit([case(1)])
+    farm.complete(answer(*farm.lease(), Verdict.CRASH))
+    (leased,) = farm.lease(worker=OTHER)
+    farm.complete(answer(leased, device=board))
+    assert farm.job(leased.job_id).verdict is Verdict.PASS
+    assert cells_by_board(farm) == {"cpu-1": (Verdict.PASS, ())}
+    with farm.database.reading() as s:
+        assert len(evidence.of_job(s, leased.job_id)) == 2
+
+
+def test_one_attempts_crash_counts_once_however_often_it_is_told(farm: Farm) -> None:
+    farm.submit([case(1)])
+    (leased,) = farm.lease()
+    crash, other = (answer(leased, Verdict.CRASH) for _ in range(2))
+    told = [*farm.complete(crash, crash, other), *farm.complete(crash, other, answer(leased, Verdict.CRASH))]
+    assert [outcome.decided for outcome in told] == [False] * 6
+    assert (farm.job(leased.job_id).state, farm.job(leased.job_id).crashes) == ("waiting", 1)
+
+
+def test_a_late_crash_is_not_folded(farm: Farm) -> None:
+    farm.submit([case(1)])
+    (leased,) = farm.lease()
+    farm.complete(answer(leased, finished_us=10))
+    farm.complete(answer(leased, Verdict.CRASH, finished_us=20))
+    assert cells_by_board(farm) == {"cpu-0": (Verdict.PASS, ())}
+
+
+def test_a_crash_imported_before_it_was_sent_counts_all_the_same(farm: Farm) -> None:
+    farm.submit([case(1)])
+    for decides in (False, True):
+        (leased,) = farm.lease()
+        crash = answer(leased, Verdict.CRASH)
+        with farm.database.writing() as s:
+            evidence.import_lines(s, [crash], 15)
+        assert farm.complete(crash)[0].decided is decides
 
 
 def test_every_job_ends_with_one_verdict_whatever_is_lost(farm: Farm) -> None:

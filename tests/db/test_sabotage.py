@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.resources import files
-from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
-from db import sabotage, tables
+from db import sabotage
 from db.sabotage import Score
-from db.session import Database, open_database
+from db.session import Database
 
 SCORE = Score(
     kernel="matvec/block",
@@ -66,27 +61,3 @@ def test_the_score_is_what_was_killed_of_what_could_be(equivalents: int, want: f
 
 def test_nothing_to_kill_is_a_full_score() -> None:
     assert replace(SCORE, compiled=6, killed=()).score == 1.0
-
-
-def at_schema(url: str, revision: str) -> None:
-    """A database as an older release made it, with a row."""
-    config = Config()
-    config.set_main_option("script_location", str(files("db") / "migrations"))
-    config.set_main_option("path_separator", "os")
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-        connection.execute(sa.insert(tables.fixture).values(inputs_key="k", inputs_digest="d"))
-    engine.dispose()
-
-
-@pytest.mark.parametrize("revision", ["0001", "0002"])
-def test_a_database_of_an_older_schema_keeps_its_rows(tmp_path: Path, revision: str) -> None:
-    url = f"sqlite:///{tmp_path}/farm.db"
-    at_schema(url, revision)
-    database = open_database(url)
-    assert stored(database, SCORE) == (SCORE,)
-    with database.reading() as s:
-        assert s.execute(sa.select(tables.fixture)).all() == [("k", "d")]
-    database.close()

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from db import campaign
-from db.campaign import JobRow, Target
+from db.job import JobRow, Target, jobs_of
 from db.session import Database
 from farm import build_text
 from farm.campaign import Only, Order, keep, one_per_source, plan, submit, target, targets_here
@@ -35,7 +34,7 @@ MADE = BuildRecord(
 def jobs(database: Database, order: Order, *boards: Board) -> tuple[JobRow, ...]:
     made = submit(database, order, plan(order), boards, now_us=1)
     with database.reading() as s:
-        found = campaign.jobs_of(s, made.campaign_id)
+        found = jobs_of(s, made.campaign_id)
     assert len(found) == made.jobs
     return found
 

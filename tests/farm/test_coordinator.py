@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from db import evidence, queue
-from db.campaign import jobs_of
+from db import epoch, evidence
+from db.job import jobs_of
+from db.loss import LOSS_BUDGET
 from db.session import Database
 from farm.campaign import Order, Submitted
 from farm.coordinator import Coordinator
@@ -93,7 +94,7 @@ def test_a_late_line_changes_no_verdict(agent, clock, coordinator, make_agent, d
 
 
 def test_started_attempts_that_vanish_three_times_are_lost(agent, clock, coordinator, submitted) -> None:
-    for _ in range(queue.LOSS_BUDGET):
+    for _ in range(LOSS_BUDGET):
         leases = agent.ask().leases
         assert len(leases) == 6
         agent.renew(*leases, started=leases[:1])
@@ -125,7 +126,7 @@ def test_a_worker_of_an_older_epoch_says_hello_again(agent, coordinators) -> Non
 
 def test_the_old_coordinator_stops_when_another_has_started(agent, coordinators) -> None:
     coordinators()
-    with pytest.raises(queue.StaleEpoch, match="another coordinator"):
+    with pytest.raises(epoch.StaleEpoch, match="another coordinator"):
         agent.ask()
 
 

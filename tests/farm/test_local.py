@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from db.campaign import campaign_row, jobs_of
+from db.campaign import campaign_row
+from db.job import jobs_of
 from db.session import Database, open_existing
 from farm.cluster import ray_home
 from farm.coordinator import Coordinator

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from db import campaign, queue
-from db.campaign import PlannedCase, Target
+from db import campaign, outcome, queue
+from db.epoch import raise_epoch
+from db.job import PlannedCase, Target
 from db.session import open_database
 from farm.cli import main
 from farm.dossier import fields_of
@@ -178,7 +179,7 @@ def test_a_job_that_waits_has_no_evidence_yet(failed: str) -> None:
 def test_a_job_that_is_done_shows_the_line_that_decided_it(failed: str) -> None:
     case, line = case_of(), line_of(Verdict.FAIL)
     with open_database(failed).writing() as s:
-        epoch = queue.raise_epoch(s, now_us=0)
+        epoch = raise_epoch(s, now_us=0)
         campaign.create(
             s,
             selection="{}",
@@ -189,7 +190,7 @@ def test_a_job_that_is_done_shows_the_line_that_decided_it(failed: str) -> None:
         )
         worker = queue.Worker("worker", CPU.slug, CPU.device_class, ("host",))
         (leased,) = queue.lease(s, epoch, worker, limit=1, now_us=1)
-        queue.complete(s, epoch, replace(line, attempt_id=leased.attempt_id), now_us=2)
+        outcome.complete(s, epoch, replace(line, attempt_id=leased.attempt_id), now_us=2)
     shown = found(failed, str(leased.job_id))
     assert (shown["job"]["verdict"], shown["job"]["state"]) == ("FAIL", "done")
     assert shown["evidence"]["evidence_id"] == line.evidence_id

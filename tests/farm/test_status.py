@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from db import campaign
-from db.campaign import PlannedCase, Target
+from db.job import PlannedCase, Target
 from db.session import open_database
 from farm.cli import main
 from kernels.model import Rule, Verdict

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from db import campaign
-from db.campaign import CampaignRow, PlannedCase, Target
+from db.campaign import CampaignRow
+from db.job import PlannedCase, Target
 from db.session import open_database
 from farm.matrix import Matrix, Row
 from farm.terminal import campaign_line, cells_line, duration, matrix_parts, print_summary, shown

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from db.campaign import jobs_of
+from db.job import jobs_of
 from db.session import open_existing
 from farm.cluster import private, ray_home
 from kernels.model import Verdict

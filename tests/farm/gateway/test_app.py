@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from db import evidence, queue, token
-from db.campaign import jobs_of
+from db import evidence, token
+from db.epoch import raise_epoch
+from db.job import jobs_of
 from db.session import Database
 from farm.campaign import Submitted
 from farm.coordinator import Coordinator
@@ -197,7 +198,7 @@ def test_another_head_ends_the_gateway(door, agent, database: Database) -> None:
     caller = door.caller(secret)
     epoch = caller.hello(Hello("w", agent.device, ("twin",), catalog.digest())).epoch
     with database.writing() as s:
-        queue.raise_epoch(s, 99)
+        raise_epoch(s, 99)
     status, said = door.post("lease", codec.canonical(Ask("w", epoch, 1)), secret)
     assert status == 503
     assert "another coordinator is in charge" in said
