@@ -19,7 +19,7 @@ from db.job import LARGEST_ID, PlannedCase, Target, add_targets
 from db.session import Session, insert_new
 from db.tables import LIVE, attempt, campaign, job
 from db.tables import planned as planned_table
-from kernels.errors import UsageError
+from kernels.errors import FarmError, UsageError
 from kernels.model import Rule, Verdict
 
 # Of a job without a verdict; named one by one, since an index has no place for "not done".
@@ -157,7 +157,7 @@ def _demand_open(s: Session, campaign_id: int) -> None:
     row = campaign_row(s, campaign_id)
     if not row.is_open or row.cancelled_us is not None:
         state = "cancelled" if row.cancelled_us is not None else "closed: all its jobs have verdicts"
-        raise UsageError(f"campaign {campaign_id} is {state}")
+        raise FarmError(f"campaign {campaign_id} is {state}")
 
 
 def close_finished(s: Session, now_us: int) -> tuple[int, ...]:

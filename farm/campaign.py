@@ -91,15 +91,15 @@ def submit(database: Database, order: Order, work: Work, boards: Sequence[Board]
     if not kept:
         raise FarmError(_why_empty(order, work))
     if runs:  # else nobody reads them
-        known |= _make_inputs([item.case for item in kept], known)
+        known |= make_inputs([item.case for item in kept], known)
     with database.writing() as s:
-        _store_sources(s, kept)
+        store_sources(s, kept)
         remember_inputs(s, known)
         campaign_id = campaign.create(
             s,
             selection=codec.canonical(order),
             rule=order.rule,
-            planned=[_checked(item, known) for item in kept],
+            planned=[checked(item, known) for item in kept],
             targets=targets,
             now_us=now_us,
         )
@@ -205,7 +205,7 @@ def source_digest(case: Case) -> str:
     return source.digest(f"{case.op}/{case.kernel}", case.kinds, case.build)
 
 
-def _checked(item: Planned, digests: dict[str, str]) -> PlannedCase:
+def checked(item: Planned, digests: dict[str, str]) -> PlannedCase:
     """A case with what its workers will be checked by."""
     case = item.case
     digest = digests.get(case.inputs_key, "")
@@ -218,7 +218,7 @@ def needs(case: Case) -> Needs:
     return Needs(files=tuple(sorted(files)))
 
 
-def _make_inputs(cases: Iterable[Case], known: dict[str, str]) -> dict[str, str]:
+def make_inputs(cases: Iterable[Case], known: dict[str, str]) -> dict[str, str]:
     """The digests of inputs that no campaign had before, by key.
 
     A refused case has no inputs and none; nor have inputs that this machine's memory doesn't hold: their
@@ -237,7 +237,7 @@ def _make_inputs(cases: Iterable[Case], known: dict[str, str]) -> dict[str, str]
     return made
 
 
-def _store_sources(s: Session, planned: Iterable[Planned]) -> None:
+def store_sources(s: Session, planned: Iterable[Planned]) -> None:
     """Keeps the texts that will run, by digest, so that evidence can be read when the source has changed."""
     for digest, case in {source_digest(item.case): item.case for item in planned}.items():
         parts = registry.kernel(f"{case.op}/{case.kernel}").parts(case.kinds)

@@ -54,7 +54,7 @@ def submit_and_finish(url: str, order: Order, way: Way) -> int:
         submitted = submit(database, order, work, here, wall_clock())
         for item in work.listed:
             click.echo(f"{item.name}: {item.reason}", err=True)
-        return _finish(database, submitted.campaign_id, here, way, work.listed)
+        return finish(database, submitted.campaign_id, here, way, work.listed)
 
 
 def submit_and_leave(url: str, order: Order, as_json: bool) -> int:
@@ -77,9 +77,13 @@ def resume_and_finish(url: str, wanted: int | None, way: Way) -> int:
     with only_farm_on(database):
         with database.reading() as s:
             row = campaign.campaign_row(s, wanted) if wanted else _newest_open(campaign.open_campaigns(s))
-        order = codec.decode(Order, json.loads(row.selection))
-        here = boards.matching(boards.survey(order.backends), order.device)
-        return _finish(database, row.id, here, way)
+        return finish(database, row.id, boards_for(row), way)
+
+
+def boards_for(row: CampaignRow) -> tuple[Board, ...]:
+    """The boards of this machine that a stored campaign names."""
+    order = codec.decode(Order, json.loads(row.selection))
+    return boards.matching(boards.survey(order.backends), order.device)
 
 
 def _newest_open(rows: Sequence[CampaignRow]) -> CampaignRow:
@@ -88,11 +92,12 @@ def _newest_open(rows: Sequence[CampaignRow]) -> CampaignRow:
     return rows[0]
 
 
-def _finish(
+def finish(
     database: Database, campaign_id: int, here: Sequence[Board], way: Way, listed: Sequence[Listed] = ()
 ) -> int:
     """Runs a campaign until it is closed, prints what came out, and gives the exit code."""
     with database.writing() as s:
+        campaign.unpause(s, campaign_id)
         campaign.put_first(s, campaign_id)
     try:
         with own_stderr() as stderr, Bar(Console(file=stderr)) as bar:
@@ -103,6 +108,10 @@ def _finish(
         click.echo(json.dumps(_figures(row, listed)))
     else:
         _print_summary(database, campaign_id)
+    if row.paused_us is not None:
+        raise Interrupted(f"campaign {row.id} was paused; farm resume {row.id} goes on")
+    if row.cancelled_us is not None:
+        raise FarmError(f"campaign {row.id} was cancelled; farm retry {row.id} --verdict SKIP runs the rest")
     if row.is_open:
         left = row.jobs - row.done
         raise FarmError(

@@ -58,7 +58,10 @@ def campaign_record(row: CampaignRow) -> dict[str, Any]:
         "id": row.id,
         "open": row.is_open,
         "created_at": timestamp(row.created_us),
-        "closed_at": None if row.closed_us is None else timestamp(row.closed_us),
+        "closed_at": _timestamp(row.closed_us),
+        "paused_at": _timestamp(row.paused_us),
+        "cancelled_at": _timestamp(row.cancelled_us),
+        "retry_of": row.retry_of,
         "rule": row.rule,
         "jobs": row.jobs,
         "done": row.done,
@@ -67,6 +70,10 @@ def campaign_record(row: CampaignRow) -> dict[str, Any]:
         "verdicts": dict(row.verdicts),
         "selection": json.loads(row.selection),
     }
+
+
+def _timestamp(us: int | None) -> str | None:
+    return None if us is None else timestamp(us)
 
 
 def device_record(row: DeviceRow) -> dict[str, Any]:
@@ -106,10 +113,14 @@ def print_status(
 
 
 def _campaign_text(row: CampaignRow, now_us: int) -> str:
+    line = campaign_line(row, now_us)
+    if row.cancelled_us is not None:
+        return f"{line} ({timestamp(row.created_us)}, cancelled)"
     if row.is_open:
         share = row.done / row.jobs if row.jobs else 0.0
-        return f"{campaign_line(row, now_us)} ({share:.0%}, open; farm resume {row.id} goes on with it)"
-    return f"{campaign_line(row, now_us)} ({timestamp(row.created_us)})"
+        state = "open" if row.paused_us is None else "paused"
+        return f"{line} ({share:.0%}, {state}; farm resume {row.id} goes on with it)"
+    return f"{line} ({timestamp(row.created_us)}{f', retry of {row.retry_of}' if row.retry_of else ''})"
 
 
 COMMAND = status

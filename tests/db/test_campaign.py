@@ -10,7 +10,7 @@ from db import campaign, queue
 from db.cases import known_inputs, remember_inputs
 from db.job import Target, add_jobs, add_targets, job_row, jobs_of
 from db.session import Database
-from kernels.errors import UsageError
+from kernels.errors import FarmError, UsageError
 from kernels.model import Rule, Verdict
 from tests.db.making import HOST, Farm, answer, case, planned
 
@@ -177,13 +177,13 @@ def test_what_is_over_is_neither_paused_nor_cancelled(farm: Farm, change) -> Non
         with pytest.raises(UsageError, match="no campaign 7; there are 1 to 1"):
             change(s, 7, 30)
         campaign.cancel(s, campaign_id, 30)
-        with pytest.raises(UsageError, match="campaign 1 is cancelled"):
+        with pytest.raises(FarmError, match="campaign 1 is cancelled"):
             change(s, campaign_id, 31)
     other = farm.submit([case(1)])
     farm.complete(answer(*farm.lease()))
     with farm.database.writing() as s:
         campaign.close_finished(s, 32)
-        with pytest.raises(UsageError, match="closed: all its jobs have verdicts"):
+        with pytest.raises(FarmError, match="closed: all its jobs have verdicts"):
             change(s, other, 33)
 
 

@@ -11,8 +11,8 @@ from db import epoch, evidence
 from db.job import jobs_of
 from db.loss import LOSS_BUDGET
 from db.session import Database
-from farm.campaign import Order, Submitted
-from farm.coordinator import Coordinator
+from farm.campaign import Order, Submitted, deadline_s
+from farm.coordinator import PATIENCE, Coordinator
 from kernels.catalog import Selection
 from kernels.model import Device, Rule, Verdict
 from workers.protocol import StaleEpoch
@@ -61,6 +61,49 @@ def test_renewing_keeps_a_lease_for_as_long_as_it_takes(agent, clock) -> None:
     for _ in range(20):
         clock.now += 5
         assert agent.renew(*leases).dropped == ()
+
+
+def test_a_lease_that_is_renewed_for_ever_is_taken_back(agent, clock, coordinator, submitted) -> None:
+    leases = agent.ask().leases
+    agent.renew(*leases, started=leases[:1])
+    allowed_s = PATIENCE * sum(deadline_s(lease.case) for lease in leases)
+    for _ in range(int(allowed_s // 5)):
+        clock.now += 5
+        assert agent.renew(*leases).dropped == ()
+    clock.now += 5
+    agent.renew(*leases)
+    clock.now += 5
+    assert set(agent.renew(*leases).dropped) == {lease.attempt_id for lease in leases}
+    assert coordinator.progress(submitted.campaign_id).waiting == 6
+
+
+def test_what_a_worker_holds_already_comes_before_its_new_leases(agent, clock) -> None:
+    first = agent.ask(3).leases
+    second = agent.ask(3).leases
+    for _ in range(int(PATIENCE * sum(deadline_s(lease.case) for lease in first) // 5) + 2):
+        clock.now += 5
+        dropped = set(agent.renew(*first, *second).dropped)
+    assert dropped == {lease.attempt_id for lease in first}
+
+
+def test_a_started_job_that_was_lost_goes_to_another_board_first(
+    agent, clock, coordinator, make_agent
+) -> None:
+    twin_board = replace(agent.device, slug="cpu-test-2", uuid="uuid-9")
+    leases = agent.ask().leases
+    agent.renew(*leases, started=leases[:1])
+    clock.now += 7
+    other = make_agent(coordinator, device=twin_board)
+    agent.hello()
+    assert leases[0].job_id not in {lease.job_id for lease in agent.ask(100).leases}
+    assert [lease.job_id for lease in other.ask(100).leases] == [leases[0].job_id]
+
+
+def test_the_only_board_gets_its_lost_job_again(agent, clock, coordinator) -> None:
+    leases = agent.ask().leases
+    agent.renew(*leases, started=leases)
+    clock.now += 7
+    assert len(agent.ask().leases) == 6
 
 
 def test_an_expired_job_is_leased_again_to_another(agent, clock, coordinator, make_agent) -> None:
