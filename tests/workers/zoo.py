@@ -58,6 +58,27 @@ def with_other_scale(launch: Launch) -> Launch:
 
 LAST_DROPPED = "i < 16 - (b == blocks - 1 && sub == BLOCK_ELEMENTS / 16 - 1); ++i)\n                sum"
 
+# Each best seen by one family: tests/workers/test_families.py says how much the others see.
+CLAMPED = Wrong(
+    "activations clamped to float16's range",
+    "matvec/block",
+    "Q4_0",
+    (("w[i] * xs[i]", "w[i] * (xs[i] > 65504.0f ? 65504.0f : xs[i] < -65504.0f ? -65504.0f : xs[i])"),),
+)
+FLUSHED = Wrong(
+    "subnormal scales flushed",
+    "matvec/coalesced",
+    "Q8_0",
+    (("half_at(block + AT_D)", "(block[AT_D + 1] & 0x7C ? half_at(block + AT_D) : 0.0f)"),),
+)
+SIGMOID = "1.0f / (1.0f + expf(-g))"
+CUT = Wrong(
+    "sigmoids below 1e-8 cut",
+    "silu_mul/flat",
+    "",
+    (("g / (1.0f + expf(-g))", f"g * ({SIGMOID} < 1e-8f ? 0.0f : {SIGMOID})"),),
+)
+
 ZOO = (
     Wrong("swapped nibbles", "matvec/block", "Q4_0", ((">> (4 * sub)", ">> (4 * (1 - sub))"),)),
     Wrong(
@@ -144,6 +165,8 @@ ZOO = (
         (("+ i];\n        __syncthreads();", "+ i];"),),
     ),
     Wrong("second sum forgotten", "matvec/ladder_v4", "Q4_0", (("    sum += other;\n", ""),)),
+    CLAMPED,
+    FLUSHED,
     Wrong("eps ignored", "rmsnorm/block", "", (("+ eps)", ")"),)),
     Wrong("residual ignored", "add_rmsnorm/fused", "", (("+ residual[", "+ 0.0f * residual["),)),
     Wrong(
@@ -152,4 +175,5 @@ ZOO = (
     Wrong("slot 0's expert", "mul_mat_id/coalesced", "Q5_0", (("ids[slot]", "ids[slot - slot % 2]"),)),
     Wrong("V read from K's weights", "multi_matvec/block", "Q4_K", relaunch=v_from_k),
     Wrong("gate without its sigmoid", "silu_mul/flat", "", (("1.0f + expf", "1.0f + 0.0f * expf"),)),
+    CUT,
 )
