@@ -49,7 +49,8 @@ def linear_case(
     sizes = {"rows": rows, "cols": blocks * registry.kind(kind).elements}
     batch = {"batch": BATCH} if op_name == "mul_mm" else {}
     drawn = Seeded(family, 0, FIXTURE_VERSION)
-    return Case(op_name, name, (kind,), Shape.of(**sizes, **batch), drawn, drawn, Build.EXACT, layout)
+    shape, scalars = Shape.of(**sizes, **batch), registry.op(op_name).scalars_of((kind,))
+    return Case(op_name, name, (kind,), shape, drawn, drawn, Build.EXACT, layout, scalars)
 
 
 def positions(evidence: Evidence) -> int:
