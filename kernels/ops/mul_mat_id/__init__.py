@@ -57,6 +57,7 @@ class MulMatId(JudgedOp):
             Workload(shape(5, 1, 3, 2, 4, x_rows=2), STRUCTURED),
             Workload(shape(256, 1, 1, 1, 1), ("extreme",)),  # every E8M0 byte, a row each
             Workload(shape(1, 1, 1, 1, 1)),
+            Workload(shape(40, 1, 1, 1, 1), ("specials",)),  # every special scale in a row of its own
             Workload(shape(1, 257, 2, 2, 1)),  # a block of 256 threads takes a second turn
             Workload(shape(9, 2, 8, 3, 2, x_rows=3)),
             Workload(shape(7, 3, 3, 1, 5), layout=Layout(row_padding=64)),
