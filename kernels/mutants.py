@@ -10,6 +10,7 @@ from kernels import registry, source
 from kernels.ctext import LEVELS, Part, Unit, read
 
 ENTRY = "ENTRY"  # what every text calls its kernel
+LONG_TABLE = 200  # tokens, commas among them: a codebook or the patterns of its signs
 
 
 @dataclass(frozen=True)
@@ -35,23 +36,41 @@ Operator = Callable[[Unit, int], Iterator[Edit]]
 def mutants(kernel_id: str, kind_name: str) -> tuple[Mutant, ...]:
     """The mutants of a kernel's text for a kind, in the order of the text.
 
-    A helper of the prelude belongs to the first kernel and kind that reach it, so that it counts once.
+    A helper of the prelude and a long table belong to the first kernel and kind that reach them, so that each
+    counts once.
     """
     text = source.text(kernel_id, kind_name)
-    elsewhere = {name for name, owner in helper_owners().items() if owner != (kernel_id, kind_name)}
+    owners = shared_owners()
+    elsewhere = {
+        part.name
+        for code, part in shared_parts(read(text))
+        if owners.get(code, (kernel_id, kind_name)) != (kernel_id, kind_name)
+    }
     return of_text(text, leave_out=elsewhere)
 
 
 @cache
-def helper_owners() -> dict[str, tuple[str, str]]:
-    """Function of the prelude to the first (kernel, kind) of the catalog that reaches it."""
-    helpers = read(source.prelude()).parts
+def shared_owners() -> dict[str, tuple[str, str]]:
+    """Name and code of what several texts have alike to the catalog's first (kernel, kind) that has it."""
     owners: dict[str, tuple[str, str]] = {}
     for kernel_id, kind_name in texts():
-        for part in read(source.text(kernel_id, kind_name)).reached(ENTRY):
-            if part.name in helpers:
-                owners.setdefault(part.name, (kernel_id, kind_name))
+        for code, _ in shared_parts(read(source.text(kernel_id, kind_name))):
+            owners.setdefault(code, (kernel_id, kind_name))
     return owners
+
+
+def shared_parts(unit: Unit) -> Iterator[tuple[str, Part]]:
+    """Helpers of the prelude and long tables that ENTRY reaches, each with its name and code."""
+    for part in unit.reached(ENTRY):
+        is_long = part.is_table and part.last - part.first >= LONG_TABLE
+        if is_long or part.name in _helpers():
+            code = unit.text[unit.tokens[part.first].start : unit.tokens[part.last].start]
+            yield f"{part.name} {code}", part
+
+
+@cache
+def _helpers() -> frozenset[str]:
+    return frozenset(read(source.prelude()).parts)
 
 
 def texts() -> list[tuple[str, str]]:
@@ -69,15 +88,15 @@ def of_text(text: str, leave_out: Iterable[str] = ()) -> tuple[Mutant, ...]:
     """The mutants of what ENTRY reaches in a text, apart from the functions named; no two texts are equal."""
     unit, left_out = read(text), set(leave_out)
     words = tuple(token.text for token in unit.tokens)
-    seen, found = {words}, []
+    seen, found = {hash(words)}, []  # hashes: a long table's mutants would be as many copies of it
     for part in unit.reached(ENTRY):
         if part.name in left_out:
             continue
         for i in range(part.first, part.last):
             for edit in _edits(unit, part, i):
                 changed = words[: edit[1]] + tokens_of(edit[3]) + words[edit[2] + 1 :]
-                if changed not in seen:
-                    seen.add(changed)
+                if (key := hash(changed)) not in seen:
+                    seen.add(key)
                     found.append(_mutant(unit, part, edit))
     return tuple(found)
 
@@ -132,6 +151,9 @@ def literals(unit: Unit, i: int) -> Iterator[Edit]:
         yield f"{noun}-1", i, i, f"{value - 1}{suffix}"
 
 
+LARGEST = (127, 255, 2**32 - 1, 2**64 - 1)  # of the types that tables have
+
+
 def entries(unit: Unit, i: int) -> Iterator[Edit]:
     """A table's entry one off."""
     token = unit.tokens[i]
@@ -141,7 +163,7 @@ def entries(unit: Unit, i: int) -> Iterator[Edit]:
         yield "entry", i, i, f"({token.text} + 1.0f)"
         return
     value, suffix = number
-    yield "entry", i, i, f"{value - 1 if value in (127, 255) else value + 1}{suffix}"
+    yield "entry", i, i, f"{value - 1 if value in LARGEST else value + 1}{suffix}"
 
 
 def constants(unit: Unit, i: int) -> Iterator[Edit]:

@@ -34,6 +34,9 @@ TENSOR_SCALE_BRANCHES = re.compile(r"^#ifdef TENSOR_SCALE\n(.*?)^#else\n(.*?)^#e
 C_TYPES = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
            "i4": "int", "u4": "unsigned int", "u8": "unsigned long long", "f4": "float"}  # fmt: skip
 
+SHORT_TABLE = 16  # items
+TABLE_WIDTH = 100  # characters of a line of items
+
 # What a build means to any compiler; the backends translate it, the digest covers it.
 BUILD_MEANS = {
     Build.EXACT: "contraction off",
@@ -101,13 +104,26 @@ def kind_constants(kind: Kind) -> dict[str, int]:
 
 
 def table(name: str, values: np.ndarray) -> str:
-    """A constant array in CUDA C; floats are written as hexadecimal so that no digit is lost."""
-    c_type = C_TYPES[values.dtype.str[1:]]
-    items = [float(v).hex() + "f" if values.dtype.kind == "f" else str(int(v)) for v in values]
-    suffix = "ull" if values.dtype.str[1:] == "u8" else ""
-    return (
-        f"__device__ const {c_type} {name}[{len(items)}] = {{{', '.join(item + suffix for item in items)}}};"
-    )
+    """A constant array in CUDA C, one line up to SHORT_TABLE items.
+
+    Floats are written as hexadecimal so that no digit is lost, words of four or eight bytes so that their
+    bytes show.
+    """
+    items = [_item(value, values.dtype) for value in values]
+    head = f"__device__ const {C_TYPES[values.dtype.str[1:]]} {name}[{len(items)}] = {{"
+    if len(items) <= SHORT_TABLE:
+        return f"{head}{', '.join(items)}}};"
+    a_line = TABLE_WIDTH // (max(map(len, items)) + 2)
+    lines = [", ".join(items[first : first + a_line]) for first in range(0, len(items), a_line)]
+    return "\n    ".join([head, *(f"{line}," for line in lines)]) + "\n};"
+
+
+def _item(value: Any, dtype: np.dtype[Any]) -> str:
+    if dtype.kind == "f":
+        return f"{float(value).hex()}f"
+    if dtype.kind == "u" and dtype.itemsize >= 4:
+        return f"{int(value):#0{2 + 2 * dtype.itemsize}x}" + ("ull" if dtype.itemsize == 8 else "u")
+    return str(int(value))
 
 
 def digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernels import oracle
 from kernels.kind import Kind
+from kernels.kinds import iq1_m
 
 HALVES = {
     0x7C00: "+Inf",
@@ -67,10 +68,14 @@ E4M3 = ScaleForm(
 )
 
 FIELDS = ("d", *oracle.MIN_FIELDS, "e")
+# Kinds whose d is no field of its own: the field it lies in, and (n,) block -> (n,) uint16.
+ELSEWHERE: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {"IQ1_M": ("scales", iq1_m.d_bits)}
 
 
 def form_of(kind: Kind) -> ScaleForm:
-    """By the type of its first scale field: E8M0 bytes are called `e`."""
+    """By the type of its first scale: E8M0 bytes are called `e`."""
+    if kind.name in ELSEWHERE:
+        return HALF
     field = fields_of(kind)[0]
     if field == "e":
         return E8M0
@@ -78,17 +83,21 @@ def form_of(kind: Kind) -> ScaleForm:
 
 
 def fields_of(kind: Kind) -> list[str]:
+    """The fields of a block that its scales lie in."""
+    if kind.name in ELSEWHERE:
+        return [ELSEWHERE[kind.name][0]]
     return [name for name in FIELDS if name in (kind.block.names or ())]
+
+
+def names_of(kind: Kind) -> list[str]:
+    """What its scales are called, in the order of scale_bits."""
+    return ["d"] if kind.name in ELSEWHERE else fields_of(kind)
 
 
 def scale_bits(kind: Kind, blocks: np.ndarray) -> np.ndarray:
     """(n, block bytes) uint8 -> (n, scales) int: the bits of every scale of a block."""
     view = np.ascontiguousarray(blocks).view(kind.block)[:, 0]
     if kind.name in ELSEWHERE:
-        return ELSEWHERE[kind.name](view)[:, None]
+        return ELSEWHERE[kind.name][1](view)[:, None].astype(int)
     columns = [view[name].view(f"u{kind.block[name].base.itemsize}") for name in fields_of(kind)]
     return np.concatenate([column.astype(int).reshape(len(view), -1) for column in columns], axis=1)
-
-
-# Kinds whose scale is no field of its own: (n,) block -> (n,) int.
-ELSEWHERE: dict[str, Callable[[np.ndarray], np.ndarray]] = {}

@@ -21,7 +21,7 @@ from kernels.kind import Kind
 from kernels.model import Build, Case, Seeded, Shape
 from kernels.op import JudgedOp
 from tests.docs import ggml_cuda
-from tests.docs.scale_forms import HALF, fields_of, form_of, scale_bits
+from tests.docs.scale_forms import HALF, form_of, names_of, scale_bits
 from workers.backend import Backend
 from workers.backends.host import Host
 
@@ -73,7 +73,7 @@ class Row:
 
     @property
     def label(self) -> str:
-        form, fields = form_of(self.kind), fields_of(self.kind) or ["d"]
+        form, fields = form_of(self.kind), names_of(self.kind)
         each = np.split(np.array(self.scales), len(fields))
         return ", ".join(
             f"{name} = {' '.join(form.label(bits) for bits in scales)}"
@@ -313,7 +313,7 @@ def edge_cells(kind: Kind, number: int) -> tuple[str, str, str, str]:
 def scale_tally(kind: Kind, scales: np.ndarray) -> str:
     """Classes of float16 scales, the range of bytes."""
     if form_of(kind) is not HALF:
-        return f"{fields_of(kind)[0]} in {scales.min()}..{scales.max()}"
+        return f"{names_of(kind)[0]} in {scales.min()}..{scales.max()}"
     values = scales.astype(np.uint16).view(np.float16)
     subnormal = (values != 0) & (np.abs(values) < 2.0**-14)
     counted = f"{subnormal.sum()} f16 subnormal" if subnormal.any() else ""

@@ -94,6 +94,13 @@ WRONG = {
     "TQ2_0": ("q &= 3", "q &= 1"),
     "IQ4_NL": ("-127, -104", "-104, -127"),
     "IQ4_XS": ("np.arange(0, 16, 2", "np.arange(0, 8, 1"),  # scales_h shifted by one bit a group
+    "IQ1_S": ("np.int8(-1), np.int8(1)", "np.int8(1), np.int8(-1)"),  # the eighth's sign inverted
+    "IQ1_M": ("(qh & 8,", "(qh & 4,"),
+    "IQ2_XXS": ("SHIFTS & 127", "SHIFTS & 63"),
+    "IQ2_XS": ("qs >> 9", "qs >> 8 & 127"),
+    "IQ2_S": ("SHIFTS & 3", "SHIFTS & 1"),
+    "IQ3_XXS": ("np.float32(0.5) + s", "np.float32(1) + s"),
+    "IQ3_S": ('bitorder="little"', 'bitorder="big"'),
     "MXFP4": ("6, 8, 12, 0", "6, 8, 16, 0"),
     "NVFP4": ("(exponent, 1) - 11", "(exponent, 1) - 10"),
 }

@@ -119,6 +119,8 @@ def test_cuda_text_decodes_as_numpy_does(
     assert differing(compiled.by_lane(blocks), want) == 0
 
 
+OTHER_HALF = ("decode_lane(block, 2 * sub, w)", "decode_lane(block, 2 * sub + 1, w)")
+
 # Per kind one mistake in each function's text: decode16 first, decode_lane second.
 WRONG = {
     "Q1_0": [("bits >> i & 1", "bits >> (i ^ 1) & 1"), ("(lane & 1) << 2", "0")],
@@ -141,6 +143,13 @@ WRONG = {
         ("VALUES[q >> 28]", "VALUES[q & 0xF]"),
         ("VALUES[q >> 4 & 0xF]", "VALUES[q & 0xF]"),
     ],
+    "IQ1_S": [OTHER_HALF, ("-0.125f : 0.125f", "0.125f : -0.125f")],
+    "IQ1_M": [OTHER_HALF, ("low | high << 8", "high | low << 8")],
+    "IQ2_XXS": [OTHER_HALF, ("packed >> 7 * (lane & 3)", "packed >> 8 * (lane & 3)")],
+    "IQ2_XS": [OTHER_HALF, ("(lane & 2) * 2", "(lane & 1) * 4")],
+    "IQ2_S": [OTHER_HALF, ("2 * (lane & 3) & 3", "2 * (lane & 3) & 1")],
+    "IQ3_XXS": [OTHER_HALF, ("GRID[qs[1]]", "GRID[qs[0]]")],
+    "IQ3_S": [OTHER_HALF, ("(ninths & 2) << 7", "(ninths & 1) << 8")],
     "MXFP4": [("(4 * sub)", "(4 - 4 * sub)"), ("lane & 15", "lane & 7")],
     "NVFP4": [("VALUES[qs[i] >> 4]", "VALUES[qs[i] & 0xF]"), ("AT_D + (lane >> 3)", "AT_D + (lane & 3)")],
 }

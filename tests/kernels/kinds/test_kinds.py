@@ -95,6 +95,17 @@ def test_nvfp4_pin_takes_every_byte_that_is_a_number_and_no_sign() -> None:
     assert set(blocks["d"].ravel().tolist()) == set(range(0x7F))
 
 
+def test_iq1_m_keeps_its_twelve_bits_of_sub_scales_when_d_is_pinned_or_poked() -> None:
+    kind = registry.kind("IQ1_M")
+    assert kind.poke is not None
+    blocks, before = random_blocks(kind), random_blocks(kind)
+    kind.pin(blocks)
+    assert np.array_equal(blocks["scales"] & 0x0FFF, before["scales"] & 0x0FFF)
+    kind.poke(blocks, np.full(BLOCKS, 0x4321, np.uint16))
+    assert np.array_equal(blocks["scales"] & 0x0FFF, before["scales"] & 0x0FFF)
+    assert (blocks["scales"][:, :, 0] >> 12 == [1, 2, 3, 4]).all()  # the lowest nibble first
+
+
 def test_mxfp4_pin_takes_eight_exponents() -> None:
     blocks = random_blocks(registry.kind("MXFP4"))
     registry.kind("MXFP4").pin(blocks)
