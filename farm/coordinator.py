@@ -133,6 +133,12 @@ class Coordinator:
             if expired:
                 self._writer.do(partial(self._lose, expired=expired, reason=reason))
 
+    def tick(self) -> int:
+        """Takes silent workers' leases back; the epoch. db.epoch.StaleEpoch where another head has begun."""
+        self.reap()
+        self._writer.do(lambda s: demand_epoch(s, self.epoch))
+        return self.epoch
+
     def progress(self, campaign_id: int) -> CampaignRow:
         """How far a campaign is; expired leases are taken back first."""
         self.reap()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ from db.loss import reclaim_all
 from db.session import Database, open_database, open_existing
 from farm import local
 from farm.campaign import Order, plan, submit
-from farm.cluster import private
+from farm.cluster import head_file, private
+from farm.cluster.head_file import HeadFile, label_of
 from farm.coordinator import wall_clock
 from farm.gguf_cases import Listed
 from farm.progress import Bar
@@ -29,6 +31,8 @@ from kernels import codec
 from kernels.errors import FarmError, UsageError
 from workers import boards
 from workers.boards import Board
+
+GLANCE_S = 0.3  # how often the bar moves
 
 
 class Interrupted(FarmError):
@@ -46,8 +50,12 @@ class Way:
 
 
 def submit_and_finish(url: str, order: Order, way: Way) -> int:
-    """Stores the campaign of an order and runs it; gives the exit code."""
+    """Stores the campaign of an order and runs it, here or by the head that runs; gives the exit code."""
     work = plan(order)
+    if not way.without_ray and (head := head_on(url)):
+        database = open_existing(url)
+        campaign_id = submit(database, order, work, (), wall_clock()).campaign_id
+        return watch(database, head, campaign_id, way, work.listed)
     here = boards.matching(boards.survey(order.backends), order.device)
     database = open_database(url)
     with only_farm_on(database):
@@ -74,9 +82,11 @@ def submit_and_leave(url: str, order: Order, as_json: bool) -> int:
 def resume_and_finish(url: str, wanted: int | None, way: Way) -> int:
     """Runs what a campaign still owes, the newest open one unless another is wanted; gives the exit code."""
     database = open_existing(url)
+    with database.reading() as s:
+        row = campaign.campaign_row(s, wanted) if wanted else _newest_open(campaign.open_campaigns(s))
+    if not way.without_ray and (head := head_on(url)):
+        return watch(database, head, row.id, way)
     with only_farm_on(database):
-        with database.reading() as s:
-            row = campaign.campaign_row(s, wanted) if wanted else _newest_open(campaign.open_campaigns(s))
         return finish(database, row.id, boards_for(row), way)
 
 
@@ -99,15 +109,54 @@ def finish(
     with database.writing() as s:
         campaign.unpause(s, campaign_id)
         campaign.put_first(s, campaign_id)
+    with shown_progress(campaign_id) as bar:
+        row = _run(database, campaign_id, here, way, bar)
+    return _report(database, row, way, listed)
+
+
+def watch(
+    database: Database, head: HeadFile, campaign_id: int, way: Way, listed: Sequence[Listed] = ()
+) -> int:
+    """Shows how a running head gets on with a campaign until it is closed; gives the exit code."""
+    with database.writing() as s:
+        campaign.unpause(s, campaign_id)
+        campaign.put_first(s, campaign_id)
+    with shown_progress(campaign_id) as bar:
+        bar.note(f"farm: campaign {campaign_id} is run by the head at {head.address}")
+        while True:
+            with database.reading() as s:
+                row = campaign.campaign_row(s, campaign_id)
+            bar.show(row)
+            if not row.is_open:
+                break
+            if head_file.running() is None:
+                raise FarmError(f"the head at {head.address} has ended; farm resume {campaign_id} continues")
+            time.sleep(GLANCE_S)
+    return _report(database, row, way, listed)
+
+
+def head_on(url: str) -> HeadFile | None:
+    """The head that runs in this state folder, if it works on that database."""
+    head = head_file.running()
+    return head if head is not None and head.database == label_of(open_database(url)) else None
+
+
+@contextmanager
+def shown_progress(campaign_id: int) -> Iterator[Bar]:
+    """The bar of a campaign; Ctrl-C leaves it stored."""
     try:
         with own_stderr() as stderr, Bar(Console(file=stderr)) as bar:
-            row = _run(database, campaign_id, here, way, bar)
+            yield bar
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; farm resume {campaign_id} continues") from None
+
+
+def _report(database: Database, row: CampaignRow, way: Way, listed: Sequence[Listed]) -> int:
+    """Prints what came out, and gives the exit code."""
     if way.as_json:
         click.echo(json.dumps(_figures(row, listed)))
     else:
-        _print_summary(database, campaign_id)
+        _print_summary(database, row.id)
     if row.paused_us is not None:
         raise Interrupted(f"campaign {row.id} was paused; farm resume {row.id} goes on")
     if row.cancelled_us is not None:

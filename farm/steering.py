@@ -12,7 +12,7 @@ from db.job import JobRow, Target, add_jobs, jobs_of
 from db.session import Database, open_existing
 from farm.campaign import Submitted, checked, make_inputs, store_sources
 from farm.coordinator import wall_clock
-from farm.drive import Way, boards_for, finish, only_farm_on
+from farm.drive import Way, boards_for, finish, head_on, only_farm_on, watch
 from kernels import registry
 from kernels.catalog import Planned
 from kernels.errors import FarmError
@@ -72,6 +72,8 @@ def retry(database: Database, campaign_id: int, verdicts: Collection[Verdict], n
 def retry_and_finish(url: str, campaign_id: int, verdicts: Collection[Verdict], way: Way) -> int:
     """Stores a campaign's jobs anew and runs them; gives the exit code."""
     database = open_existing(url)
+    if not way.without_ray and (head := head_on(url)):
+        return watch(database, head, retry(database, campaign_id, verdicts, wall_clock()).campaign_id, way)
     with only_farm_on(database):
         made = retry(database, campaign_id, verdicts, wall_clock()).campaign_id
         with database.reading() as s:

@@ -7,9 +7,12 @@ from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RaySystemError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from kernels import codec
 from kernels.errors import FarmError
 from workers.agent import Agent, Summary
+from workers.boards import survey, wanted_backends
 from workers.isolate import Isolated
 from workers.json_calls import Caller
 from workers.protocol import Hello, Unreachable
@@ -23,9 +26,10 @@ CONCURRENCY = 2  # `stop` is heard while `run` runs
 class RayAgent:
     """One board's agent; `coordinator` is an actor with a method call(name, text) -> text."""
 
-    def __init__(self, coordinator: Any, hello: Hello) -> None:
+    def __init__(self, coordinator: Any, hello: Hello, stays: bool = False) -> None:
+        """`stays` keeps the agent waiting for the next campaign when there is nothing to do."""
         self._spool = Spool(state_folder() / "spool" / f"{hello.device.slug}.jsonl")
-        self._agent = Agent(Caller(carrier(coordinator)), hello, self._spool, Isolated)
+        self._agent = Agent(Caller(carrier(coordinator)), hello, self._spool, Isolated, stays=stays)
 
     def run(self) -> Summary:
         """Works until the agent ends by itself or is stopped."""
@@ -53,7 +57,21 @@ def carrier(coordinator: Any) -> Callable[[str, str], str]:
     return carry
 
 
-def start_agent(coordinator: Any, hello: Hello) -> Any:
-    """Starts an agent for a board of this node; the actor has run() -> Summary and stop()."""
-    options = {"num_cpus": 0, "max_concurrency": CONCURRENCY, "max_restarts": 0}
-    return ray.remote(RayAgent).options(**options).remote(coordinator, hello)
+def start_agent(coordinator: Any, hello: Hello, *, node: str = "", stays: bool = False) -> Any:
+    """Starts an agent for a board of a node, or of this one; it has run() -> Summary and stop()."""
+    options = {"num_cpus": 0, "max_concurrency": CONCURRENCY, "max_restarts": 0} | on(node)
+    return ray.remote(RayAgent).options(**options).remote(coordinator, hello, stays)
+
+
+def survey_node(node: str, backends: tuple[str, ...]) -> Any:
+    """Asks a node which boards it has; the ref's value is a JSON list of workers.boards.Board."""
+    return ray.remote(boards_here).options(num_cpus=0, max_retries=0, **on(node)).remote(backends)
+
+
+def boards_here(backends: tuple[str, ...]) -> str:
+    return codec.canonical(survey(wanted_backends(backends)).boards)
+
+
+def on(node: str) -> dict[str, Any]:
+    """Options that keep an actor or a task on that node and on no other."""
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} if node else {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,19 @@ class CoordinatorActor(Coordinator):
     def call(self, name: str, text: str) -> str:
         """One of the four calls, as JSON."""
         return json_calls.answer(self, name, text)
+
+
+def start_coordinator(ray: Any, url: str) -> Any:
+    """The coordinator's actor: detached, restarted by Ray; agents repeat what it may not have heard."""
+    options = {
+        "name": COORDINATOR,
+        "lifetime": "detached",
+        "num_cpus": 0,
+        "max_concurrency": CALLS_AT_ONCE,
+        "max_restarts": -1,  # a new one raises the epoch; agents say hello again
+        "max_task_retries": 0,  # evidence ids make a repeated line harmless, and agents repeat by themselves
+    }
+    return ray.remote(CoordinatorActor).options(**options).remote(url, catalog.digest())
 
 
 def run(database: Database, campaign_id: int, boards: Sequence[Board], bar: Bar) -> CampaignRow:
@@ -131,23 +145,14 @@ class Farm:
         self._bar = bar
         self._agents: dict[Any, tuple[Board, Any]] = {}  # the ref of its run -> board and actor
         self._deaths: dict[str, int] = {}
-        options = {
-            "name": COORDINATOR,
-            "lifetime": "detached",
-            "num_cpus": 0,
-            "max_concurrency": CALLS_AT_ONCE,
-            "max_restarts": -1,  # a new one raises the epoch; agents say hello again
-            "max_task_retries": -1,
-        }
-        actor = ray.remote(CoordinatorActor).options(**options)
-        self._coordinator = actor.remote(address_of(database), catalog.digest())
+        self._coordinator = start_coordinator(ray, address_of(database))
 
     def watch(self, boards: Sequence[Board]) -> CampaignRow:
         """Shows the progress and replaces agents that died, until the campaign is closed or none is left."""
         for board in boards:
             self._start_agent(board)
         while True:
-            row: CampaignRow = self._call(self._coordinator.progress.remote(self._campaign_id))
+            row: CampaignRow = self._call(lambda: self._coordinator.progress.remote(self._campaign_id))
             self._bar.show(row)
             if not row.is_open or not self._agents:
                 return row
@@ -195,8 +200,9 @@ class Farm:
         if summary.refused:
             raise FarmError(f"{name}: {summary.reason}")
 
-    def _call(self, ref: Any) -> Any:
+    def _call(self, ask: Callable[[], Any]) -> Any:
         """What an actor answers; without a node no actor comes back, and Ray would wait for one for good."""
+        ref = ask()
         while True:
             try:
                 return self._ray.get(ref, timeout=ANSWER_S)
@@ -205,3 +211,8 @@ class Farm:
                     raise FarmError(f"Ray's node died; farm resume {self._campaign_id} continues") from None
             except self._ray.exceptions.RayTaskError as error:
                 raise FarmError(one_line(error)) from None
+            except (
+                self._ray.exceptions.RayActorError
+            ):  # Ray restarts it; what it didn't answer is asked again
+                time.sleep(GLANCE_S)
+                ref = ask()

@@ -121,6 +121,16 @@ def descendants(root: int, proc: Path = Path("/proc")) -> list[int]:
     return found
 
 
+def of_session(session: int, proc: Path = Path("/proc")) -> list[int]:
+    """Every process of a session: its leader may be gone, and its children be nobody's."""
+    found = []
+    for entry in proc.glob("[0-9]*/stat"):
+        with suppress(OSError):  # it may have ended meanwhile
+            if int(entry.read_text().rpartition(")")[2].split()[3]) == session:
+                found.append(int(entry.parent.name))
+    return found
+
+
 def _sockets(process: Path) -> Iterator[str]:
     with suppress(OSError):
         for handle in (process / "fd").iterdir():

@@ -1,0 +1,117 @@
+"""Starts a head: a Ray that other machines join, and the coordinator that gives out the jobs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from farm.cli import options
+from farm.cluster import head_file
+from farm.cluster.head_file import HeadFile
+from kernels.errors import FarmError
+from workers.state import state_folder
+
+START_S = 180.0
+
+
+@click.command("up", short_help=__doc__)
+@click.option(
+    "--host", default="", metavar="ADDRESS", help="This machine's private address; looked up unless named."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=6379, show_default=True, help="Of Ray's head; 0: any."
+)
+@click.option("--firewalled", is_flag=True, help="The host is public, and a firewall closes Ray's ports.")
+@click.option(
+    "--backend", "backends", multiple=True, help="host, and cuda where there is a board, unless named."
+)
+@click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, for containers and services.")
+@options.database
+def up(foreground: bool, **words: Any) -> None:
+    """Starts a head: a Ray that other machines join, and the coordinator that gives out the jobs.
+
+    \b
+    farm up --host 10.0.0.5
+    farm join 10.0.0.5:6379 --token-file token      on every other machine
+    farm submit --all-kinds
+    farm down
+
+    Ray's ports listen on every interface and can't be told otherwise; they want the token in .farm/token.
+    What is lost, an agent, the coordinator or Ray itself, is started again; the database has the rest.
+    """
+    if foreground:
+        stay(**words)
+    else:
+        start(**words)
+
+
+def stay(**words: Any) -> None:
+    """Runs the head in this process."""
+    # Imported late: the command line must not wait for it.
+    from farm.cluster.head import Head, Words
+
+    words["backends"] = tuple(words["backends"])
+    Head(Words(**words), describe, lambda line: click.echo(f"farm: {line}", err=True)).run()
+
+
+def start(**words: Any) -> None:
+    """Starts the head as a process of its own and returns when it is up."""
+    if running := head_file.running():
+        raise FarmError(
+            f"a head runs here already (process {running.pid}, {running.address}); farm down ends it"
+        )
+    log = state_folder() / "head.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "farm", "up", "--foreground", f"--port={words['port']}"]
+    command += [f"--host={words['host']}"] if words["host"] else []
+    command += ["--firewalled"] if words["firewalled"] else []
+    command += [f"--backend={name}" for name in words["backends"]]
+    with log.open("ab") as out:
+        at = out.tell()
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            env=os.environ | {"FARM_DB": words["url"]},  # not among the words: it may hold a password
+        )
+    head = _started(process, log, at)
+    describe(head)
+
+
+def _started(process: subprocess.Popen[bytes], log: Path, at: int) -> HeadFile:
+    until = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < until:
+        head = head_file.running()
+        if head is not None and head.pid == process.pid:
+            return head
+        time.sleep(0.2)
+    with log.open("rb") as file:
+        file.seek(at)
+        lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    said = lines[-1].removeprefix("farm: ") if lines else "it said nothing"
+    if process.poll() is None:
+        process.terminate()
+        said = f"no head within {START_S:g} s: {said}"
+    raise FarmError(f"{said}; see {log}")
+
+
+def describe(head: HeadFile) -> None:
+    """Where the head is, how others join it, and which ports to close to strangers."""
+    token = state_folder() / "token"
+    click.echo(f"farm: head at {head.address}, process {head.pid}, database {head.database}", err=True)
+    click.echo(
+        f"farm: join it with: farm join {head.address} --token-file FILE   (a copy of {token})", err=True
+    )
+    ports = ", ".join(map(str, head.ports))
+    click.echo(f"farm: Ray listens on every interface, ports {ports}; only with the token", err=True)
+
+
+COMMAND = up

@@ -1,0 +1,114 @@
+"""The part of a head that speaks to Ray, in a process of its own: Ray ends its driver when it ends itself.
+
+    python -m farm.cluster.driver ADDRESS [BACKEND…]      the database's URL is in FARM_DB
+
+Prints `ready` once jobs can be leased; SIGTERM ends it in order. Exit status: 0 stopped, FINAL with the
+reason on stdout where another Ray would not help, anything else where Ray was lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from farm.cluster.agents import Watch
+from farm.cluster.private import NAMESPACE, one_line, start_coordinator
+from farm.cluster.signals import stopped_by_signals
+from kernels.errors import FarmError
+
+FINAL = 4
+LOST = 5
+GLANCE_S = 0.5
+ANSWER_S = 60.0  # for the coordinator, which opens the database and takes its leases back first
+
+
+class HeadLost(Exception):
+    """Ray's own processes are gone; everything else is in the database."""
+
+
+def main(address: str, backends: Sequence[str]) -> int:
+    """Works until stopped; the exit status."""
+    stopping = threading.Event()
+    try:
+        with stopped_by_signals(lambda *_: stopping.set()), connected(address) as ray:
+            drive(ray, os.environ["FARM_DB"], tuple(backends), stopping)
+    except FarmError as error:
+        print(" ".join(str(error).split()), flush=True)
+        return FINAL
+    except HeadLost as error:
+        say(str(error))
+        return LOST
+    return 0
+
+
+def drive(ray: Any, url: str, backends: tuple[str, ...], stopping: threading.Event) -> None:
+    """A coordinator, and an agent for every board, until stopped."""
+    coordinator = start_coordinator(ray, url)
+    watch = Watch(ray, coordinator, backends, say)
+    try:
+        ray.get(coordinator.tick.remote(), timeout=ANSWER_S)
+    except ray.exceptions.RayError as error:
+        raise FarmError(f"the coordinator did not start: {reason(error)}") from None
+    print("ready", flush=True)
+    try:
+        keep_watching(ray, coordinator, watch, stopping)
+    finally:
+        watch.end()
+        with suppress(ray.exceptions.RayError, ValueError):
+            ray.kill(coordinator)
+
+
+def say(line: str) -> None:
+    print(f"farm: {line}", file=sys.stderr, flush=True)
+
+
+def keep_watching(ray: Any, coordinator: Any, watch: Watch, stopping: threading.Event) -> None:
+    asked = coordinator.tick.remote()
+    while not stopping.is_set():
+        try:
+            watch.look(GLANCE_S)
+            if ray.wait([asked], timeout=0)[0]:
+                _ticked(ray, asked, watch)
+                asked = coordinator.tick.remote()
+        except (ray.exceptions.RaySystemError, ConnectionError) as error:
+            raise HeadLost(one_line(error)) from None
+
+
+def _ticked(ray: Any, asked: Any, watch: Watch) -> None:
+    """An actor that is restarted answers later; what it raised itself ends the head."""
+    try:
+        ray.get(asked)
+    except ray.exceptions.RayTaskError as error:
+        raise FarmError(reason(error)) from None
+    except ray.exceptions.RayActorError:
+        watch.say("the coordinator ended; Ray starts another, agents say hello again")
+
+
+def reason(error: BaseException) -> str:
+    """What the farm's own code said, without the class that Ray writes in front."""
+    line = one_line(error)
+    return line.partition(": ")[2] or line
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """The module ray, connected to a head."""
+    import ray
+
+    try:
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.CRITICAL)
+    except Exception as error:  # noqa: BLE001 - Ray raises whatever went wrong in its processes
+        raise HeadLost(f"no connection to Ray at {address}: {one_line(error)}") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

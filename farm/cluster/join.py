@@ -1,0 +1,112 @@
+"""A machine's part in somebody else's farm: a node of its Ray, kept there as long as it is wanted."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from farm.cluster import probe, ray_home
+from farm.cluster.head import node, told_firewalled
+from farm.cluster.probe import Away
+from farm.cluster.signals import stopped_by_signals
+from kernels.errors import FarmError
+from workers.state import state_folder
+
+GLANCE_S = 1.0
+SILENT_S = 10.0  # a head that can't be reached for so long is gone
+BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What `farm join` was told."""
+
+    address: str  # HOST:PORT of the head
+    token: Path
+    host: str = ""  # this machine's own address; empty: looked up
+    firewalled: bool = False
+    minutes: float = 0.0  # end after so long without a head; 0: never
+
+
+class Member:
+    """Joins, and joins again when the head was lost, until stopped."""
+
+    def __init__(self, words: Words, say: Callable[[str], None]) -> None:
+        self._words = words
+        self._say = say
+        self._stopping = threading.Event()
+
+    def stop(self, *_: object) -> None:
+        self._stopping.set()
+
+    def run(self) -> None:
+        """FarmError where the head doesn't take this machine in, or isn't there at the first try."""
+        host = self._words.host or ray_home.own_address()
+        ray_home.refuse_public(host, told_firewalled(self._words.firewalled))
+        demand_private(self._words.token)
+        probe.admitted(self._words.address, self._words.token)
+        with stopped_by_signals(self.stop):
+            self._member(host)
+            while not self._stopping.is_set():
+                self._await_head()
+                if not self._stopping.is_set():
+                    self._member(host)
+
+    def _member(self, host: str) -> None:
+        """One membership, to its end."""
+        home = state_folder()
+        home.mkdir(parents=True, exist_ok=True)
+        words = (f"--address={self._words.address}", f"--node-ip-address={host}")
+        with (
+            ray_home.ray_environment(self._words.token.absolute(), home),
+            node(words, home) as process,
+        ):
+            process.joined()
+            ports = ", ".join(map(str, ray_home.listening_ports(os.getpid())))
+            self._say(f"joined {self._words.address}; Ray listens on every interface here, ports {ports}")
+            seen = time.monotonic()
+            while process.alive() and not self._stopping.wait(GLANCE_S):
+                if reachable(self._words.address):
+                    seen = time.monotonic()
+                elif time.monotonic() - seen > SILENT_S:
+                    break
+        if not self._stopping.is_set():
+            self._say(f"the head at {self._words.address} is gone; joins again when it is back")
+
+    def _await_head(self) -> None:
+        """Returns when the head is back; FarmError after too long, or where it now refuses."""
+        began, tries = time.monotonic(), 0
+        while not self._stopping.wait(BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]):
+            tries += 1
+            try:
+                probe.admitted(self._words.address, self._words.token)
+                return
+            except Away as error:
+                minutes = (time.monotonic() - began) / 60
+                if self._words.minutes and minutes > self._words.minutes:
+                    raise FarmError(
+                        f"{error}; for {minutes:.0f} minutes: this machine's work is done"
+                    ) from None
+
+
+def reachable(address: str) -> bool:
+    try:
+        socket.create_connection(probe.split(address), timeout=2.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def demand_private(token: Path) -> None:
+    """FarmError unless the token's file is there and its owner's alone."""
+    try:
+        mode = token.stat().st_mode & 0o777
+    except OSError as error:
+        raise FarmError(f"{token}: {error.strerror}; copy .farm/token from the head, mode 0600") from None
+    if mode & 0o077:
+        raise FarmError(f"{token} has mode {mode:o} and can be read by others; chmod 600 {token}")
