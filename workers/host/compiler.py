@@ -21,8 +21,10 @@ from workers.backend import Rejected, Unavailable
 
 RUNTIME = Path(__file__).parent / "runtime"
 SOURCES = (
-    "thread.h", "called.h", "cuda_host.h", "fibers.h", "faults.h", "shadow.h", "hooks.h", "scheduler.cpp"
+    "thread.h", "called.h", "halves.h", "cuda_host.h", "fibers.h", "faults.h", "shadow.h", "hooks.h",
+    "scheduler.cpp", "small_floats.h", "include/cuda_fp16.h", "include/cuda_bf16.h", "include/cuda_runtime.h",
 )  # fmt: skip
+SEARCHED = (f"-I{RUNTIME}", f"-I{RUNTIME / 'include'}")  # by a text's own #include as well
 CANDIDATES = ("g++", "clang++", "c++")
 # What a compiler says when the machine is at fault, not the text that it was given.
 OUT_OF_MEANS = re.compile(
@@ -212,11 +214,11 @@ def _steps(told: Sequence[str], file: Path, runtime: Path, out: Path) -> list[li
     """
     link = [str(runtime), "-lm", "-o", str(out)]
     if CHECKED not in told:
-        return [[*told, f"-I{RUNTIME}", *LINK, str(file), *link]]
+        return [[*told, *SEARCHED, *LINK, str(file), *link]]
     # Lines have a file's name; this way the same text gives the same file wherever it is built.
     here, compiled = f"-fdebug-prefix-map={out.parent}=.", str(out.with_suffix(".o"))
     return [
-        [*told, here, f"-I{RUNTIME}", "-c", str(file), "-o", compiled],
+        [*told, here, *SEARCHED, "-c", str(file), "-o", compiled],
         [*LINK, compiled, *link],
     ]
 

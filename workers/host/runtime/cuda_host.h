@@ -73,10 +73,10 @@ inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 // ---- warp functions ----------------------------------------------------------------------------------------
 
 template <class T> __forceinline__ T __host_shuffle_as(unsigned mask, T value, unsigned source, int line) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle moves 4 or 8 bytes");
-  unsigned words[sizeof(T) / 4];
+  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8, "a shuffle moves 2, 4 or 8 bytes");
+  unsigned words[(sizeof(T) + 3) / 4] = {};
   __builtin_memcpy(words, &value, sizeof(T));
-  for (unsigned i = 0; i < sizeof(T) / 4; i++) words[i] = HOST_SHUFFLE(mask, words[i], source, line);
+  for (unsigned i = 0; i < (sizeof(T) + 3) / 4; i++) words[i] = HOST_SHUFFLE(mask, words[i], source, line);
   __builtin_memcpy(&value, words, sizeof(T));
   return value;
 }
@@ -220,6 +220,8 @@ inline float __host_half_to_float(unsigned short bits) {
   return __uint_as_float(sign | ((rest << 13) + (112u << 23)));
 #endif
 }
+
+#include "halves.h"
 
 // ---- memory ------------------------------------------------------------------------------------------------
 
