@@ -135,7 +135,7 @@ def case_of(kernel: Kernel, kinds: tuple[str, ...], workload: Workload, drawn: S
 def builds_of(kernel: Kernel, named: Iterable[Build] = ()) -> tuple[Build, ...]:
     """The builds that are named, or its own; `declared` only where the kernel declares one."""
     wanted = tuple(named) or kernel.builds
-    return tuple(build for build in wanted if build is not Build.DECLARED or build in kernel.builds)
+    return tuple(build for build in wanted if build != Build.DECLARED or build in kernel.builds)
 
 
 def cells(builds: Iterable[Build] = ()) -> tuple[CellName, ...]:
@@ -278,6 +278,10 @@ def check(case: Case) -> None:
     for noun, got, want in (("x", case.x_dtype, kernel.x_dtype), ("out", case.out_dtype, kernel.out_dtype)):
         _demand_same(f"{noun} dtype of {kernel.id}", got, want)
     _demand_same(f"packing of {kernel.id}", case.packing, kernel.packing)
+    if case.build not in builds_of(kernel, (case.build,)):
+        raise UsageError(
+            f"{kernel.id} declares no flags of its own: there is no build {str(case.build)!r} of it"
+        )
     drawn = [part.family for part in (case.weights, case.x) if isinstance(part, Seeded)]
     _demand_known("family", drawn, FAMILIES)
 

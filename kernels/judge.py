@@ -97,11 +97,11 @@ def _judge_launch(
     got = out.view(images[name])
     was = poison if out.fill is None and out.role is not Role.INOUT else None
     started = clock()
-    if projection.wanted(op, step, got):
+    if not kernel.own_truth and projection.wanted(op, step, got):
         compared = projection.hold(op, kernel, step, got, place, was)
         return _Launched(op, step, compared, 0.0, 1e6 * (clock() - started))
     thin = thinned(op, step)
-    truth = thin.truth(op.truth(kernel, thin.step))
+    truth = thin.truth(kernel.truth(op, thin.step))
     between = clock()
     twin = kernel.twin(thin.step)
     ended = clock()

@@ -169,6 +169,12 @@ class LaunchKernel(Kernel):
     def twin(self, step: Step) -> np.ndarray | None:
         """The output in float32, every operation in the kernel's own order; None where nobody wrote one."""
 
+    own_truth = False  # true: not the op's, so that no part of it may be taken apart as the op's may
+
+    def truth(self, op: JudgedOp, step: Step) -> Truth:
+        """What its output must be: the op's truth, unless it computes on something else than its operands."""
+        return op.truth(self, step)
+
     @abstractmethod
     def chain(self, step: Step) -> int:
         """The longest chain of additions that one output element goes through."""

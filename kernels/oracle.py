@@ -28,16 +28,31 @@ def magnitudes(kind: Kind, rows: np.ndarray, arithmetic: str) -> np.ndarray:
 
     A kind without a min field has none to factor out: both are |w|.
     """
-    whole = weights(kind, rows)
-    fields = [name for name in MIN_FIELDS if name in (kind.block.names or ())]
-    if arithmetic == "decoded" or not fields:
-        return np.asarray(np.abs(whole))
+    if arithmetic == "decoded" or not _min_fields(kind):
+        return np.asarray(np.abs(weights(kind, rows)))
+    product, minimum = _apart(kind, rows)
+    return np.asarray(np.abs(product) + minimum)
+
+
+def minima(kind: Kind, rows: np.ndarray) -> np.ndarray:
+    """(rows, cols) float64: |min| of every weight, what is added or subtracted apart from d * q."""
+    if not _min_fields(kind):
+        return np.zeros(weights(kind, rows).shape)
+    return _apart(kind, rows)[1]
+
+
+def _min_fields(kind: Kind) -> list[str]:
+    return [name for name in MIN_FIELDS if name in (kind.block.names or ())]
+
+
+def _apart(kind: Kind, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """d * q of every weight, and |min|."""
     blocks = np.array(rows, order="C").view(kind.block)
-    for name in fields:
+    for name in _min_fields(kind):
         blocks[name] = 0
     product = weights(kind, blocks.view(np.uint8))
     with np.errstate(invalid="ignore"):  # Inf - Inf in rows that no bound judges
-        return np.asarray(np.abs(product) + np.abs(product - whole))
+        return product, np.asarray(np.abs(product - weights(kind, rows)))
 
 
 def sums(kind: Kind, rows: np.ndarray, x: np.ndarray, arithmetic: str) -> tuple[np.ndarray, np.ndarray]:
