@@ -14,7 +14,9 @@ import workers.backends
 from kernels import dtypes
 from kernels.built import BuildRecord
 from kernels.errors import FarmError, UnknownName
-from kernels.model import Buffer, Build, Device, LaunchRecord, Plan
+from kernels.model import Buffer, Build, Device, LaunchRecord, Options, Plan
+
+NO_OPTIONS = Options()  # a kernel that asks its compiler for nothing
 
 
 class Unavailable(FarmError):
@@ -76,7 +78,7 @@ class Backend(Protocol):
 class Toolchain(Protocol):
     """What a backend that compiles offers beside, so that a rejected or crashed case says what built it."""
 
-    def toolchain(self, build: Build) -> tuple[str, str]:
+    def toolchain(self, build: Build, options: Options = NO_OPTIONS) -> tuple[str, str]:
         """Compiler and flags, as Run has them; raises Unavailable."""
 
 

@@ -11,14 +11,16 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
 import workers.backends
 from kernels.errors import FarmError
-from kernels.model import Verdict
-from workers.backend import backend
+from kernels.model import Evidence, Verdict
+from workers import packs
+from workers.backend import Backend, backend
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.request import READY, Answer, Request
@@ -96,8 +98,17 @@ def serve(channel: Channel[Request], request: Request, cache: ImageCache) -> Non
     except FarmError as error:
         evidence = ended(request, Verdict.ERROR, str(error), wall_clock(), wall_clock())
     else:
-        evidence = run_case(request, chosen, cache, announce=announce)
+        evidence = _run(request, chosen, cache, announce)
     channel.send(Answer(request.evidence_id, "", evidence))
+
+
+def _run(request: Request, chosen: Backend, cache: ImageCache, announce: Callable[[str], None]) -> Evidence:
+    """Evidence of one case; a catalog that can't be loaded is ERROR, since no kernel of it was seen."""
+    try:
+        with packs.searched(request):
+            return run_case(request, chosen, cache, announce=announce)
+    except FarmError as error:
+        return ended(request, Verdict.ERROR, str(error), wall_clock(), wall_clock())
 
 
 if __name__ == "__main__":

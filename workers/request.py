@@ -21,6 +21,8 @@ class Request:
     source_digest: str = ""  # that the case must have here; empty accepts any
     inputs_digest: str = ""  # that the inputs must have here; empty accepts any
     output: str = ""  # where to write the last output buffer as .npy; empty writes none
+    pack: str = ""  # address of the user's catalog that the case's kernel is in; empty for the farm's own
+    packs: str = ""  # the folder that packs lie in, each under its address
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from kernels import inputs, judge, registry, source
+from kernels.declared.mistake import Misdeclared
 from kernels.dtypes import values
 from kernels.errors import FarmError
 from kernels.judge import Judged
@@ -38,6 +39,7 @@ VERDICTS: tuple[tuple[type[Exception], Verdict], ...] = (
     (CannotRun, Verdict.SKIP),
     (inputs.Unfit, Verdict.SKIP),
     (judge.NoTwin, Verdict.SKIP),
+    (Misdeclared, Verdict.REJECT),
     (Rejected, Verdict.REJECT),
     (KernelFault, Verdict.CRASH),
 )
@@ -73,6 +75,7 @@ class Draft:
     rule_verdict: Verdict | None = None
     runs: list[Run] = field(default_factory=list)
     toolchain: tuple[str, str] = ("", "")  # compiler and flags
+    setup: int = 0  # launches of the plan that only prepare weights
     timings_us: dict[str, float] = field(default_factory=dict)
     _phase: str = ""
     _phase_us: int = 0
@@ -87,11 +90,13 @@ class Draft:
             self.announce(phase)
 
     def compiled(self) -> None:
-        """Takes what compiling took out of the launch phase."""
+        """Takes what compiling took out of the launch phase, and tells set-up launches of one run apart."""
         self.enter("")
         compile_us = sum(run.compile_us for run in self.runs)
         self.timings_us["launch"] = max(0.0, self.timings_us["launch"] - compile_us)
         self.timings_us["compile"] = compile_us
+        if setup := self.runs[0].launches[: self.setup]:
+            self.timings_us["setup"] = sum(launch.elapsed_us for launch in setup)
 
     def split(self, oracle_us: float, twin_us: float) -> None:
         """Takes oracle and twin out of the compare phase."""
@@ -184,8 +189,9 @@ def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, st
 
 def _launch(draft: Draft, backend: Backend, plan: Plan, images: Mapping[str, np.ndarray], turns: int) -> None:
     draft.enter("launch")
+    draft.setup = plan.setup
     if isinstance(backend, Toolchain):
-        draft.toolchain = backend.toolchain(plan.build)
+        draft.toolchain = backend.toolchain(plan.build, plan.options)
     for turn in range(turns):
         draft.runs.append(backend.run(plan, images, draft.request.device, turn))
     draft.toolchain = draft.runs[0].compiler, draft.runs[0].flags

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels import source
-from kernels.model import Arg, Buffer, BufferArg, Build, Device, Launch, LaunchRecord, Plan, Role
-from workers.backend import Run, filled
+from kernels.model import Arg, Buffer, BufferArg, Build, Device, Launch, LaunchRecord, Options, Plan, Role
+from workers.backend import NO_OPTIONS, Run, filled
 from workers.host import compiler
 from workers.host.check import Checker
 from workers.host.memory import Arena
@@ -39,7 +39,8 @@ class Host:
 
     def __init__(self, text: Callable[[str, str], str] = source.text) -> None:
         self._text = text  # of a kernel id and a kind
-        self._loaded: dict[tuple[str, Build], Loaded] = {}  # by digest of the text
+        # By digest of the text, build, options and entries.
+        self._loaded: dict[tuple[str, Build, Options, tuple[str, ...]], Loaded] = {}
 
     def devices(self) -> tuple[Device, ...]:
         compiler.find()
@@ -50,9 +51,9 @@ class Host:
 
         In the check build a launch that is found wrong is the last.
         """
-        version, flags = self.toolchain(plan.build)
+        version, flags = self.toolchain(plan.build, plan.options)
         began = time.perf_counter()
-        texts = [self._load(launch, plan.build) for launch in plan.launches]
+        texts = [self._load(launch, plan) for launch in plan.launches]
         compile_us = (time.perf_counter() - began) * 1e6
         arena = _fill(plan, images, turn)
         checker = _watch(plan, arena) if plan.build is Build.CHECK else None
@@ -74,22 +75,36 @@ class Host:
             findings=tuple(checker.findings) if checker else (),
         )
 
-    def toolchain(self, build: Build) -> tuple[str, str]:
+    def toolchain(self, build: Build, options: Options = NO_OPTIONS) -> tuple[str, str]:
         used = compiler.find()
-        return used.version, " ".join(compiler.flags(build, used))
+        return used.version, " ".join(compiler.flags(build, used, options))
 
-    def _load(self, launch: Launch, build: Build) -> Loaded:
-        text = self._text(launch.kernel, launch.kind)
-        key = (hashlib.sha256(text.encode()).hexdigest(), build)
+    def _load(self, launch: Launch, plan: Plan) -> Loaded:
+        text = (
+            source.text(launch.kernel, launch.kind, launch.unit)
+            if launch.unit
+            else self._text(launch.kernel, launch.kind)
+        )
+        entries = told_entries(launch, plan)
+        key = (hashlib.sha256(text.encode()).hexdigest(), plan.build, plan.options, entries)
         if key not in self._loaded:
-            name = f"{launch.entry}.cu"
-            path = compiler.build(text, name, build.value, compile_cache())
+            name = launch.unit or f"{launch.entry}.cu"
+            path = compiler.build(
+                text, name, plan.build.value, compile_cache(), entries, options=plan.options
+            )
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             bare = compiler.COMMENT.sub(" ", text)
             self._loaded[key] = Loaded(
-                Module(path, name), digest, tuple(sorted(set(SUBSTITUTE.findall(bare))))
+                Module(path, name, compiler.files(text)), digest, tuple(sorted(set(SUBSTITUTE.findall(bare))))
             )
         return self._loaded[key]
+
+
+def told_entries(launch: Launch, plan: Plan) -> tuple[str, ...]:
+    """The entries of a unit that the plan launches: a text with a unit may have templates and namespaces."""
+    same = (launch.kernel, launch.kind, launch.unit)
+    found = {one.entry for one in plan.launches if one.unit and (one.kernel, one.kind, one.unit) == same}
+    return tuple(sorted(found))
 
 
 def _fill(plan: Plan, images: Mapping[str, np.ndarray], turn: int) -> Arena:

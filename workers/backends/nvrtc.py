@@ -10,10 +10,11 @@ import numpy as np
 
 from kernels import codec, source
 from kernels.built import BuildRecord
-from kernels.model import Build, Device, Launch, Plan
-from workers.backend import Rejected, Run
+from kernels.declared.flags import for_nvrtc
+from kernels.model import Build, Device, Launch, Options, Plan
+from workers.backend import NO_OPTIONS, Rejected, Run
 from workers.machine import usable_cores
-from workers.nvrtc import cubin, disassembler, library, resources, sass
+from workers.nvrtc import cubin, disassembler, headers, library, resources, sass
 from workers.nvrtc.library import Compiled, Nvrtc
 from workers.nvrtc.occupancy import occupancy
 from workers.nvrtc.sass import Reading
@@ -22,7 +23,9 @@ from workers.state import compile_cache
 
 # Everything that changes code is said, whatever a version's default is; never fast-math, never flush-to-zero.
 COMMON = ("--std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v")
-BUILDS = {Build.EXACT: ("--fmad=false",), Build.DEFAULT: ("--fmad=true",)}
+BUILDS = {Build.EXACT: ("--fmad=false",), Build.DEFAULT: ("--fmad=true",), Build.DECLARED: ("--fmad=true",)}
+# What --use_fast_math says in other words.
+FAST = ("--ftz", "--prec-div", "--prec-sqrt", "--fmad")
 
 
 class NvrtcBackend:
@@ -34,17 +37,17 @@ class NvrtcBackend:
         found = library.find()
         return tuple(arch_device(found, arch) for arch in found.archs)
 
-    def toolchain(self, build: Build) -> tuple[str, str]:
+    def toolchain(self, build: Build, options: Options = NO_OPTIONS) -> tuple[str, str]:
         """Compiler and flags of a build, but for the architecture, which the device says."""
-        return library.find().label, " ".join((*COMMON, *BUILDS.get(build, ())))
+        return library.find().label, " ".join(_said(build, options))
 
     def run(self, plan: Plan, images: Mapping[str, np.ndarray], device: Device, turn: int) -> Run:
         """Compiles every text that the plan launches; there are no outputs and no launch records."""
         found = library.find()
         arch = device.device_class
-        told = flags(plan.build, arch)
+        told = flags(plan.build, arch, plan.options)
         began = time.perf_counter()
-        launches = {(launch.kernel, launch.kind): launch for launch in plan.launches}
+        launches = {(one.kernel, one.kind, one.unit, one.entry): one for one in plan.launches}
         builds = tuple(build(launch, found, arch, told) for launch in launches.values())
         return Run(
             images={},
@@ -70,25 +73,35 @@ def arch_device(found: Nvrtc, arch: int) -> Device:
     )
 
 
-def flags(build: Build, arch: str) -> tuple[str, ...]:
+def flags(build: Build, arch: str, options: Options = NO_OPTIONS) -> tuple[str, ...]:
     """What the compiler is told for a build and an architecture; evidence carries it."""
     if build not in BUILDS:
         raise Rejected(f"nvrtc has no build {build.value!r}; there are {', '.join(BUILDS)}")
-    return (f"--gpu-architecture={arch}", *COMMON, *BUILDS[build])
+    return (f"--gpu-architecture={arch}", *_said(build, options))
+
+
+def _said(build: Build, options: Options) -> tuple[str, ...]:
+    """The farm's own flags, and instead of them what a catalog's kernel asks for."""
+    own = for_nvrtc(options.flags) + ((f"--std={options.std}",) if options.std else ())
+    replaced = {flag.partition("=")[0] for flag in own}
+    replaced |= set(FAST) if "--use_fast_math" in replaced else set()
+    kept = [flag for flag in (*COMMON, *BUILDS.get(build, ())) if flag.partition("=")[0] not in replaced]
+    return (*kept, *own)
 
 
 def build(launch: Launch, found: Nvrtc, arch: str, told: tuple[str, ...]) -> BuildRecord:
     """The record of one launch's text; compiling and disassembling happen once per content."""
-    text = source.text(launch.kernel, launch.kind)
+    text = source.text(launch.kernel, launch.kind, launch.unit)
     store = Store(compile_cache() / "nvrtc")
-    key = key_of(text, found.label, *told)
-    made = store.compiled(key, lambda: library.compile_text(text, f"{launch.entry}.cu", told))
-    return record(launch, arch, made, *_read(store, key, made, launch.entry))
+    name, wanted = launch.unit or f"{launch.entry}.cu", launch.entry if launch.unit else ""
+    key = key_of(text, found.label, *told, *((wanted, headers.folder()) if wanted else ()))
+    made = store.compiled(key, lambda: library.compile_text(text, name, told, wanted))
+    return record(launch, arch, made, *_read(store, key, made, made.lowered or launch.entry))
 
 
 def record(launch: Launch, arch: str, made: Compiled, reading: Reading, by: str) -> BuildRecord:
     """Everything that a cubin and its log say, for one launch's geometry."""
-    takes = resources.of_entry(made.log, launch.entry)
+    takes = resources.of_entry(made.log, made.lowered or launch.entry)
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     shared_bytes = takes.static_shared_bytes + launch.dynamic_shared_bytes
     fits = occupancy(int(arch.removeprefix("sm_")), threads, takes.registers, shared_bytes)

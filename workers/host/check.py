@@ -92,10 +92,11 @@ class Watched:
 class Text:
     """What is known of a module beside its code: the lines of its places, the variables in shared memory."""
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, files: tuple[str, ...] = ()) -> None:
         self.path = path
         self.name = name  # of the CUDA text's file
-        self._known: dict[int, list[int]] = {}
+        self.files = files or (name,)
+        self._known: dict[int, list[str]] = {}
         self.variables, self.shared_bytes = tls.shared_segment(path)
         owners = bytearray(self.shared_bytes + 1)
         for number, one in enumerate(self.variables):
@@ -103,15 +104,28 @@ class Text:
             owners[one.offset : one.offset + one.nbytes] = bytes([owner]) * one.nbytes
         self.owners = bytes(owners)
 
-    def _lines(self, place: int) -> list[int]:
-        """The text's lines of a place in the code: its own first, then those it was inlined at."""
+    def _lines(self, place: int) -> list[str]:
+        """Where a place in the code is in the text: its own line first, then those it was inlined at.
+
+        12, or in another of the files that the text is made of vec.cuh:12.
+        """
         program = shutil.which("addr2line") or shutil.which("llvm-addr2line")
         if not program:
             return []
         words = [program, "-i", "-e", str(self.path), hex(place)]
         answer = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
         found = [line.split(" (")[0].rpartition(":") for line in answer.splitlines()]
-        return [int(line) for file, _, line in found if Path(file).name == self.name and line.isdigit()]
+        named = [(self._own(file), line) for file, _, line in found if line.isdigit()]
+        return [line if file == self.name else f"{file}:{line}" for file, line in named if file]
+
+    def _own(self, path: str) -> str:
+        """Which of the text's files a debugger's path is; empty for one of the runtime's."""
+        return next((file for file in self.files if f"/{path}".endswith(f"/{file}")), "")
+
+    def spot(self, place: int) -> str:
+        """File and line: k.cu:12."""
+        line = self.line(place)
+        return line if self._known[place] and ":" in self._known[place][0] else f"{self.name}:{line}"
 
     def line(self, place: int) -> str:
         """`12`, or `12 (called at line 40)`."""
@@ -185,12 +199,12 @@ class Checker:
         for found in _kept(self._check.findings[: self._check.found]):
             lines = text.line(found.at), text.line(found.other_at)
             if (found.kind, *lines) not in told:  # one line of the text may be many places in the code
-                self.findings.append(f"{text.name}:{lines[0]}: {self._words(found, text, dynamic_bytes)}")
+                self.findings.append(f"{text.spot(found.at)}: {self._words(found, text, dynamic_bytes)}")
             told.add((found.kind, *lines))
         if fault:
             named = NAMED_LINE.search(fault)
-            line = text.line(at) if at else named[1] if named else "unknown"
-            self.findings.append(f"{text.name}:{line}: {fault}")
+            spot = text.spot(at) if at else f"{text.name}:{named[1] if named else 'unknown'}"
+            self.findings.append(f"{spot}: {fault}")
 
     def _words(self, found: _Finding, text: Text, dynamic_bytes: int) -> str:
         what = RULES.get(found.kind) or self._access(found, text, dynamic_bytes)

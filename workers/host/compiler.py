@@ -16,8 +16,10 @@ from functools import cache
 from pathlib import Path
 
 from kernels import exp32
+from kernels.declared.flags import for_host
 from kernels.errors import FarmError
-from workers.backend import Rejected, Unavailable
+from kernels.model import Options
+from workers.backend import NO_OPTIONS, Rejected, Unavailable
 
 RUNTIME = Path(__file__).parent / "runtime"
 SOURCES = (
@@ -53,7 +55,9 @@ BUILDS = {
     "exact": ("-ffp-contract=off",),
     "default": ("-ffp-contract=fast",),
     "check": ("-ffp-contract=off", CHECKED),
+    "declared": ("-ffp-contract=fast",),  # and what the flags of a catalog's kernel are here
 }
+NEWER = {"c++20": "-std=c++20"}  # the runtime itself needs C++17, which takes older texts
 # Compiled into the text alone, and never linked with what they are made for: the scheduler has their hooks.
 INSTRUMENTS = (
     "-fsanitize=thread,alignment,bounds,object-size,shift-exponent,signed-integer-overflow,"
@@ -68,6 +72,7 @@ LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", "-Wl,--as-needed", "-Wl,-z,defs
 GLUE = 'extern "C" __attribute__((visibility("default"))) const __host_kernel farm_kernels[] = {'
 ENTRY = re.compile(r"__global__\s+(?:__launch_bounds__\s*\([^()]*\)\s*)?void\s+"
                    r"(?:__launch_bounds__\s*\([^()]*\)\s*)?(\w+)\s*\(")  # fmt: skip
+LINE = re.compile(r'^#line (\d+) "([^"\n]*)"$', re.MULTILINE)
 COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 DYNAMIC = re.compile(
     r"\bextern\s+__shared__\s+(?:__align__\s*\(\s*\d+\s*\)\s*)?([\w\s:]+?)\s*\b(\w+)\s*\[\s*\]\s*;"
@@ -152,7 +157,7 @@ def _cpu() -> str:
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:16]
 
 
-def flags(build: str, compiler: Compiler) -> tuple[str, ...]:
+def flags(build: str, compiler: Compiler, options: Options = NO_OPTIONS) -> tuple[str, ...]:
     """What the compiler is told for a build; evidence carries it."""
     if build not in BUILDS:
         raise Rejected(f"host has no build {build!r}; there are {', '.join(BUILDS)}")
@@ -160,14 +165,21 @@ def flags(build: str, compiler: Compiler) -> tuple[str, ...]:
     gnu = () if clang else ("-fno-gnu-unique",)
     # A fiber switch is a return that a shadow stack would not know.
     x86 = ("-fcf-protection=none",) if compiler.target.startswith("x86_64") else ()
-    told = (*COMMON, compiler.native, *gnu, *x86, *BUILDS[build])
+    own = (*([NEWER[options.std]] if options.std in NEWER else []), *for_host(options.flags))
+    told = (*COMMON, compiler.native, *gnu, *x86, *BUILDS[build], *own)
     if build != "check":
         return told
     return (*told, *INSTRUMENTS, *(CLANG_INSTRUMENTS if clang else GNU_INSTRUMENTS))
 
 
 def build(
-    text: str, name: str, build: str, cache: Path, entries: Sequence[str] = (), ucontext: bool = False
+    text: str,
+    name: str,
+    build: str,
+    cache: Path,
+    entries: Sequence[str] = (),
+    ucontext: bool = False,
+    options: Options = NO_OPTIONS,
 ) -> Path:
     """The shared object of a CUDA text; `name` stands for its file in messages.
 
@@ -176,7 +188,7 @@ def build(
     the same text.
     """
     compiler = find()
-    told = (*flags(build, compiler), *(("-DFARM_UCONTEXT",) if ucontext else ()))
+    told = (*flags(build, compiler, options), *(("-DFARM_UCONTEXT",) if ucontext else ()))
     defines = tuple(flag for flag in told if flag in (CHECKED, "-DFARM_UCONTEXT"))
     source = translate(text, name, entries)
     key = _digest(source, _runtime_digest(), compiler.version, compiler.cpu, *compiler.command, *told)
@@ -245,14 +257,27 @@ def _declare_dynamic(text: str, bare: str, name: str) -> str:
     for match in DYNAMIC.finditer(bare):
         of, variable = match.group(1), match.group(2)
         value = f"(({of} *)HOST_DYNAMIC_SHARED)"
-        line = bare.count("\n", 0, match.end()) + 1
+        file, line = _spot(text, match.end(), name)
         outside = bare.count("{", 0, match.start()) == bare.count("}", 0, match.start())
-        macro = f'\n#define {variable} {value}\n#line {line} "{name}"\n'
+        macro = f'\n#define {variable} {value}\n#line {line} "{file}"\n'
         out += [text[end : match.start()], macro if outside else f"{of} *const {variable} = {value};"]
         if not outside:
             out.append("\n" * match.group().count("\n"))
         end = match.end()
     return "".join([*out, text[end:]])
+
+
+def files(text: str) -> tuple[str, ...]:
+    """The files that a text says by #line it is made of, the longest path first; none if it says none."""
+    return tuple(sorted({match[2] for match in LINE.finditer(text)}, key=lambda name: (-len(name), name)))
+
+
+def _spot(text: str, at: int, name: str) -> tuple[str, int]:
+    """File and line of an offset into a text, which may say by #line that it is made of several files."""
+    said = list(LINE.finditer(text, 0, at))
+    if not said:
+        return name, text.count("\n", 0, at) + 1
+    return said[-1][2], int(said[-1][1]) + text.count("\n", said[-1].end(), at) - 1
 
 
 def _runtime(compiler: Compiler, defines: Sequence[str], cache: Path) -> Path:

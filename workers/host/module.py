@@ -124,13 +124,14 @@ _pool: int | None = None
 class Module:
     """A loaded text. Every module has a runtime of its own, and nothing in it is visible to another."""
 
-    def __init__(self, path: Path, name: str = "") -> None:
+    def __init__(self, path: Path, name: str = "", files: tuple[str, ...] = ()) -> None:
         try:
             self._library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
         except OSError as error:
             raise Rejected(f"the loader refuses {path.name}: {error}") from error
         self.path = path
         self.name = name  # of the text's file, as it was built
+        self.files = files  # that the text is made of, where they are several
         self._library.farm_pool.restype = ctypes.c_void_p
         self.entries: dict[str, Entry] = {}
         sizes = tls.sizes(path)
@@ -195,7 +196,7 @@ class Module:
     @cached_property
     def text(self) -> Text:
         """What a checker makes lines and names of."""
-        return Text(self.path, self.name)
+        return Text(self.path, self.name, self.files)
 
     def _shared_pool(self) -> int:
         global _pool

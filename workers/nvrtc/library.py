@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from workers.backend import Rejected, Unavailable
+from workers.nvrtc import headers
 
 EXTRA = "./run pip install -e '.[nvrtc]'"
 ERROR_LINE = re.compile(r"\b(error|fatal)\b", re.IGNORECASE)
@@ -32,6 +33,7 @@ class Compiled:
 
     cubin: bytes
     log: str
+    lowered: str = ""  # the entry's name in it, where it was asked for by its name in the text
 
 
 @cache
@@ -48,19 +50,28 @@ def find() -> Nvrtc:
     return Nvrtc((major, minor), tuple(sorted(archs)))
 
 
-def compile_text(text: str, name: str, flags: tuple[str, ...]) -> Compiled:
+def compile_text(text: str, name: str, flags: tuple[str, ...], entry: str = "") -> Compiled:
     """The cubin of a CUDA text under exactly these flags; `name` stands for its file in messages.
 
-    Raises Rejected with the compiler's own line.
+    With an entry, which may be a template's instance, that is compiled, and headers may be included.
+    Raises Rejected with the compiler's own line, or CannotRun for a header of CUDA's that isn't installed.
     """
     nvrtc = _bindings()
-    program = _done(nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], []))
+    brought = headers.OWN if entry else {}
+    texts, names = [part.encode() for part in brought.values()], [part.encode() for part in brought]
+    program = _done(nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), len(names), texts, names))
     try:
-        status = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])[0]
+        if entry:
+            _done(nvrtc.nvrtcAddNameExpression(program, entry.encode()))
+        where = (f"--include-path={headers.folder()}",) if entry and headers.folder() else ()
+        told = [flag.encode() for flag in (*flags, *where)]
+        status = nvrtc.nvrtcCompileProgram(program, len(told), told)[0]
         log = clean(_text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program))
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            headers.demand_found(error_line(log))
             raise Rejected(error_line(log) or status.name)
-        return Compiled(_bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log)
+        lowered = _done(nvrtc.nvrtcGetLoweredName(program, entry.encode())).decode() if entry else ""
+        return Compiled(_bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log, lowered)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

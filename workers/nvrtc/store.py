@@ -27,7 +27,7 @@ class Store:
             said = json.loads(log.read_text(encoding="utf8"))
             if said["refused"]:
                 raise Rejected(said["refused"])
-            return Compiled(cubin.read_bytes(), said["log"])
+            return Compiled(cubin.read_bytes(), said["log"], said.get("lowered", ""))
         try:
             made = make()
         except Rejected as error:
@@ -35,7 +35,7 @@ class Store:
             raise
         _write(cubin, made.cubin)
         _write(
-            log, json.dumps({"refused": "", "log": made.log}).encode()
+            log, json.dumps({"refused": "", "log": made.log, "lowered": made.lowered}).encode()
         )  # last: it says that the cubin is there
         return made
 

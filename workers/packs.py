@@ -1,0 +1,112 @@
+"""Catalogs on disk: a user's folder read as a pack, packs kept under their address, and loaded again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+from kernels import registry
+from kernels.declared import catalog, twin
+from kernels.declared.catalog import Catalog
+from kernels.declared.pack import SUFFIXES, Pack, refuses_size, refuses_whole
+from kernels.errors import FarmError, UsageError
+from workers.request import Request
+from workers.state import state_folder
+
+KEPT = 8  # catalogs that a process holds: one child serves many campaigns
+NOT_OURS = ("__pycache__",)
+
+
+def store() -> Path:
+    """Where packs lie unpacked, each in a folder named by its address."""
+    return state_folder() / "packs"
+
+
+def read(folder: Path) -> Pack:
+    """The files of a folder that a catalog is made of; UsageError for links, and for more than a pack holds.
+
+    Hidden files and files of other sorts are no part of a catalog.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder; name one with a .toml declaration per kernel")
+    files: dict[str, bytes] = {}
+    nbytes = 0
+    for path in _files(folder):
+        name = path.relative_to(folder).as_posix()
+        size = path.stat().st_size
+        nbytes += size
+        if reason := refuses_size(name, size) or refuses_whole(len(files) + 1, nbytes):
+            raise UsageError(f"{folder}: {reason}")
+        files[name] = path.read_bytes()
+    return Pack.of(files)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The regular files of a catalog, in order."""
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        path = Path(entry.path)
+        if entry.name.startswith(".") or entry.name in NOT_OURS:
+            continue
+        if entry.is_symlink():
+            raise UsageError(f"{path} is a symbolic link; copy what it points at into the catalog")
+        if entry.is_dir():
+            yield from _files(path)
+        elif path.suffix in SUFFIXES:
+            if not stat.S_ISREG(entry.stat().st_mode):
+                raise UsageError(f"{path} is no regular file; take it out of the catalog")
+            yield path
+
+
+def keep(pack: Pack, into: Path) -> Path:
+    """The folder of a pack below `into`, written whole or not at all; what is there already is left alone."""
+    target = into / pack.address
+    if target.is_dir():
+        return target
+    into.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=into, prefix=".draft-"))
+    try:
+        for name, content in pack.files:
+            path = draft / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        try:
+            draft.rename(target)
+        except OSError:  # another process was faster
+            if not target.is_dir():
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return target
+
+
+def load(address: str, below: Path) -> Catalog:
+    """The catalog kept under an address; FarmError where it isn't there, or isn't what it was."""
+    return _load(address, str(below))
+
+
+@lru_cache(maxsize=KEPT)
+def _load(address: str, below: str) -> Catalog:
+    folder = Path(below) / address
+    if not folder.is_dir():
+        raise FarmError(f"catalog {address[:12]} is not here; it is looked for in {below}")
+    pack = read(folder)
+    if pack.address != address:
+        raise FarmError(f"{folder} is not catalog {address[:12]} any more but {pack.address[:12]}; remove it")
+    return catalog.load(pack)
+
+
+@contextmanager
+def searched(request: Request) -> Iterator[None]:
+    """While in it, the request's catalog is searched and its twins may run: for the isolated child alone."""
+    with ExitStack() as stack:
+        if request.pack:
+            found = load(request.pack, Path(request.packs))
+            stack.enter_context(registry.searching(found.kernels))
+            stack.enter_context(twin.allowed())
+        yield
