@@ -56,10 +56,12 @@ def _body(evidence: Evidence) -> Iterator[str]:
 def _figures(found: Comparison) -> Iterator[str]:
     yield _row("positions", f"{found.positions:,} judged by {found.judge}, {found.bad:,} outside the bound")
     yield _row("bound ratio", f"{found.bound_ratio:.4g}  (1 is the edge)")
-    yield _row("relative ratio", f"{found.relative_ratio:.4g}  against the twin")
+    against = "the oracle: there is no twin" if found.twinless else "the twin"
+    yield _row("relative ratio", f"{found.relative_ratio:.4g}  against {against}")
     yield _row("nmse", f"{found.nmse:.4g}")
     yield _row("NaN positions", "equal" if found.nan_positions_equal else "differ")
-    yield _row("bits", "equal to the twin's" if found.bit_exact else "differ from the twin's")
+    if not found.twinless:
+        yield _row("bits", "equal to the twin's" if found.bit_exact else "differ from the twin's")
     if found.worst:
         yield _row("worst", _worst(found.worst))
         if found.worst.block:

@@ -170,6 +170,11 @@ def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, st
         return Verdict.ERROR, _differs("source", draft.source_digest, request.source_digest)
     if reason := registry.op(case.op).refuses(case) or kernel.refuses(case):
         return Verdict.SKIP, reason
+    if case.build == Build.DECLARED and Build.DECLARED not in kernel.builds:
+        return (
+            Verdict.SKIP,
+            f"{kernel.id} declares no flags of its own: it has no build {Build.DECLARED.value!r}",
+        )
     if reason := kernel.refuses_device(request.device, executes(backend)):
         return Verdict.SKIP, reason
     plan = kernel.plan(case)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
+from farm import user_catalog
 from farm.cli import options
 from farm.reader import kinds_of
 from farm.terminal import console, shown, table
@@ -24,12 +25,20 @@ from kernels.op import Kernel, Op
 @click.option(
     "--text", nargs=2, metavar="KERNEL KIND", help="Print the CUDA text as it is compiled; F32 for no kind."
 )
+@options.catalog
 @options.as_json
-def kernels(name: str | None, text: tuple[str, str] | None, as_json: bool) -> None:
+def kernels(
+    name: str | None, text: tuple[str, str] | None, catalog_folder: str | None, as_json: bool
+) -> None:
     """Lists the kernels with their launches, bounds and sources, or prints the CUDA text of one.
 
     KERNEL is op/name, for example matvec/block: with it, the source digest of every kind and build.
     """
+    with user_catalog.searching(catalog_folder):
+        show(name, text, as_json)
+
+
+def show(name: str | None, text: tuple[str, str] | None, as_json: bool) -> None:
     if text:
         print_text(cuda_texts(*text), as_json)
         return
@@ -74,7 +83,8 @@ def _example(kernel: Kernel, op: Op, kinds: tuple[str, ...]) -> Case:
 def _launch_record(plan: Plan, launch: Launch, case: Case) -> dict[str, Any]:
     part = registry.launch_kernel(launch.kernel)
     images = {buffer.name: np.zeros(buffer.nbytes, np.uint8) for buffer in plan.buffers}
-    step = judge.step_of(launch, plan, images, case.family)
+    # A catalog's launches are judged together: the op's operands belong to all of them.
+    step = judge.step_of(plan.judged_as[0] if plan.judged_as else launch, plan, images, case.family)
     return {
         "kernel": launch.kernel,
         "entry": launch.entry,

@@ -32,10 +32,14 @@ rule = click.option(
     help="What decides the output and the exit code; cells fold the bound alone.",
 )
 
-BUILDS = click.Choice([build.value for build in Build if build is not Build.DECLARED])
+BUILDS = click.Choice([build.value for build in Build])
 # Argument `check`: --build check in one word.
 check = click.option("--check", is_flag=True, help="The check build: --build check.")
 FILE = click.Path(dir_okay=False)
+# Argument `catalog_folder`: a user's own kernels.
+catalog = click.option(
+    "--catalog", "catalog_folder", metavar="DIR", help="Kernels of your own too, declared in this folder."
+)
 
 # Argument `local`: no Ray.
 local = click.option("--local", is_flag=True, help="In one process, without Ray and without an open port.")

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from db.cases import case_by_id
 from db.session import open_existing
+from farm import user_catalog
 from farm.campaign import deadline_s
 from farm.cli import options
 from farm.one_case import Words, from_json, from_words
@@ -22,6 +23,7 @@ from kernels import codec
 from kernels.errors import FarmError, UsageError
 from kernels.model import Build, Case, Device, Evidence, Rule
 from workers import backend as backends
+from workers import packs
 from workers.boards import executes, matching, survey
 from workers.files import FileStore
 from workers.isolate import Isolated
@@ -66,6 +68,7 @@ MAKE_A_CASE = ("gguf", "tensors", "rows", "weights", "x", "batch", "build", "fam
 @click.option("--family", default="ordinary", show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @options.rule
+@options.catalog
 @click.option(
     "--repeats",
     type=click.IntRange(1, 1000),
@@ -77,7 +80,7 @@ MAKE_A_CASE = ("gguf", "tensors", "rows", "weights", "x", "batch", "build", "fam
 @options.as_json
 def run(
     words: tuple[str, ...], case_words: str | None, backend_name: str, glob: str, rule: str, repeats: int,
-    output: str, url: str, as_json: bool, check: bool, **named: Any,
+    output: str, url: str, as_json: bool, check: bool, catalog_folder: str | None, **named: Any,
 ) -> int:  # fmt: skip
     """Run one case in a child process and say how it compares.
 
@@ -89,20 +92,23 @@ def run(
     farm run matvec/coalesced --gguf model.gguf --tensor output.weight
     farm run matvec/block Q4_K --weights blocks.npy --x x.npy --output y.npy
     farm run matvec/block Q4_K 64x4096 --backend nvrtc --device sm_86
+    farm run --catalog my-kernels matvec/mine Q8_0 64x4096 --build declared
 
     Exit code 3 for a bad verdict, 0 for PASS and SKIP.
     """
     refuse_unused(case_words, named, given())
     refuse_unwritable(output)
-    case = _case(words, case_words, url, named)
     if check and "build" in given():
         raise UsageError("--check is --build check; leave out --build")
+    with user_catalog.searching(catalog_folder) as found:
+        case = _case(words, case_words, url, named)
+        pack = user_catalog.address_of(found, f"{case.op}/{case.kernel}")
     if check:
         case = replace(case, build=Build.CHECK)
     device = _device(backend_name, glob)
     if output and not executes(backend_name):
         raise UsageError(f"{backend_name} runs nothing, so there is no output; leave --output out")
-    evidence = run_alone(case, backend_name, device, repeats, Rule(rule), output)
+    evidence = run_alone(case, backend_name, device, repeats, Rule(rule), output, pack)
     click.echo(json.dumps(codec.encode(evidence), indent=2) if as_json else text(evidence))
     return 3 if (evidence.rule_verdict or evidence.verdict).bad else 0
 
@@ -146,12 +152,13 @@ def _case(words: tuple[str, ...], case_words: str | None, url: str, named: dict[
 
 
 def run_alone(
-    case: Case, backend_name: str, device: Device, repeats: int, rule: Rule, output: str
+    case: Case, backend_name: str, device: Device, repeats: int, rule: Rule, output: str, pack: str = ""
 ) -> Evidence:
-    """The evidence of one case on one device."""
+    """The evidence of one case on one device; `pack` is the address of the catalog that its kernel is in."""
     request = Request(
         str(uuid.uuid4()), case, backend_name, device, repeats, rule,
         output=str(Path(output).absolute()) if output else "",
+        pack=pack, packs=str(packs.store()) if pack else "",
     )  # fmt: skip
     child = Isolated()
     try:

@@ -300,3 +300,10 @@ def test_verdict_is_error_when_one_launch_too_many_happened() -> None:
     record = LaunchRecord("matvec/block", "matvec_block_q4_0", (5, 1, 1), (256, 1, 1), 0, 1024, "", 1.0)
     evidence = ran(lambda run, turn: replace(run, launches=(record, record)))
     assert (evidence.verdict, evidence.reason) == (Verdict.ERROR, "2 launches happened, 1 were planned")
+
+
+def test_a_kernel_without_declared_flags_has_no_build_declared() -> None:
+    evidence = run_case(request_for(matvec_case(build=Build.DECLARED)), TWIN, ImageCache(FileStore()))
+    assert (evidence.verdict, evidence.reason) == (
+        Verdict.SKIP, "matvec/block declares no flags of its own: it has no build 'declared'"
+    )  # fmt: skip

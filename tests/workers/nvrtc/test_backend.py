@@ -11,7 +11,7 @@ import pytest
 
 from kernels import codec, registry, source
 from kernels.built import BuildRecord
-from kernels.model import Build, Case, Evidence, Plan, Shape, Verdict
+from kernels.model import Build, Case, Evidence, Options, Plan, Shape, Verdict
 from tests.workers.cases import matvec_case, request_for
 from workers import backend
 from workers.backend import Rejected, Unavailable
@@ -71,10 +71,18 @@ def test_flags_name_the_arch_and_never_flush_or_guess(build: Build) -> None:
     assert not any("fast" in flag for flag in told)
 
 
-@pytest.mark.parametrize("build", [Build.CHECK, Build.DECLARED])
-def test_other_builds_are_refused_by_name(build: Build) -> None:
-    with pytest.raises(Rejected, match=f"no build '{build.value}'; there are exact, default"):
-        flags(build, "sm_86")
+def test_other_builds_are_refused_by_name() -> None:
+    with pytest.raises(Rejected, match="no build 'check'; there are exact, default, declared"):
+        flags(Build.CHECK, "sm_86")
+
+
+def test_declared_flags_take_the_place_of_the_farms_own() -> None:
+    told = flags(Build.DECLARED, "sm_86", Options("c++20", ("-fmad=false", "--maxrregcount=64")))
+    assert [flag for flag in told if "fmad" in flag or "std" in flag] == ["--fmad=false", "--std=c++20"]
+    assert {"--maxrregcount=64", "--ftz=false"} <= set(told)
+    fast = flags(Build.DECLARED, "sm_86", Options(flags=("--use_fast_math",)))
+    assert "--use_fast_math" in fast
+    assert not any(flag.startswith(("--ftz", "--fmad", "--prec")) for flag in fast)
 
 
 def test_an_arch_is_its_own_class_and_slug() -> None:
@@ -172,7 +180,7 @@ def of_text(text: str, arch: int, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch)
     plan: Plan = kernel.plan(matvec_case())
     named = replace(plan, launches=tuple(replace(launch, entry="k") for launch in plan.launches))
     monkeypatch.setattr(type(kernel), "plan", lambda self, case: named)
-    monkeypatch.setattr(source, "text", lambda kernel_id, kind: text)
+    monkeypatch.setattr(source, "text", lambda kernel_id, kind, unit: text)
     return evidence_of(matvec_case(), arch, nvrtc)
 
 
@@ -247,7 +255,7 @@ def test_an_arch_that_the_disassembler_dropped_says_so(nvrtc: Nvrtc) -> None:
 @pytest.fixture
 def forgotten() -> Iterator[None]:
     """Texts and digests are made anew here and behind the test."""
-    cached = (source.text, source.digest)
+    cached = (source._text, source._digest)
     yield
     for made in cached:
         made.cache_clear()

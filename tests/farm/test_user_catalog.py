@@ -1,0 +1,114 @@
+"""farm catalog, and the commands that take --catalog."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from farm.cli import main
+from farm.cli.catalog import EXAMPLES, templates
+from kernels import registry
+from kernels.op import JudgedOp
+from tests.workers.catalogs import DATA
+
+
+def farm(*words: str) -> Result:
+    return CliRunner().invoke(main, [*map(str, words)])
+
+
+def test_there_is_a_template_for_ops_of_every_sort():
+    assert set(templates()) == set(EXAMPLES)
+    assert set(templates()) <= {op.name for op in registry.ops().values() if isinstance(op, JudgedOp)}
+    assert len(templates()) == 5
+
+
+@pytest.mark.parametrize("op", templates())
+@pytest.mark.parametrize("build", ["exact", "declared", "check"])
+def test_a_template_passes_as_it_is(op, build, tmp_path, monkeypatch):
+    monkeypatch.setenv("FARM_STATE", str(tmp_path / "state"))
+    folder = tmp_path / "mine"
+    said = farm("catalog", "new", folder, "--op", op)
+    assert (said.exit_code, sorted(one.name for one in folder.iterdir())) == (0, ["mine.cu", "mine.toml"])
+    assert farm("catalog", "check", folder).stdout.endswith(", no mistakes\n")
+    words = said.stdout.split()
+    assert words[:4] == ["farm", "run", "--catalog", str(folder)]
+    found = farm(*words[1:], "--build", build, "--json")
+    evidence = json.loads(found.stdout)
+    assert (found.exit_code, evidence["verdict"], evidence["comparison"]["bad"]) == (0, "PASS", 0)
+    assert evidence["comparison"]["positions"] >= 64
+
+
+def test_check_lists_every_mistake_and_exits_with_2(tmp_path):
+    farm("catalog", "new", tmp_path / "mine")
+    path = tmp_path / "mine" / "mine.toml"
+    path.write_text(path.read_text().replace('"blocks", "row', '"blokcs", "row').replace("Q8_0", "Q8_1"))
+    found = farm("catalog", "check", tmp_path / "mine")
+    assert found.exit_code == 2
+    assert [line.split(": ")[0] for line in found.stdout.splitlines()] == ["mine.toml:5", "mine.toml:28"]
+    assert found.stderr.endswith("0 kernels, 0 steps, 0 shapes planned, 2 mistakes\n")
+    told = json.loads(farm("catalog", "check", tmp_path / "mine", "--json").stdout)
+    assert [one["line"] for one in told["mistakes"]] == [5, 28]
+    run = farm("run", "--catalog", tmp_path / "mine", "matvec/mine", "Q8_0", "8x32")
+    assert run.exit_code == 2
+    assert run.stderr.startswith("farm: mine.toml:5: no kind named 'Q8_1'; did you mean 'Q8_0'?")
+    assert run.stderr.count("\n") == 1
+
+
+def test_check_says_what_it_looked_at():
+    found = farm("catalog", "check", DATA / "engine")
+    assert (found.exit_code, found.stdout.startswith(f"{DATA / 'engine'}: 1 kernels, 2 steps, ")) == (0, True)
+    told = json.loads(farm("catalog", "check", DATA / "engine", "--json").stdout)
+    assert (told["kernels"], told["steps"], told["mistakes"], len(told["digest"])) == (1, 2, [], 64)
+    assert told["shapes"] >= 20
+
+
+def test_kernels_lists_those_of_a_catalog_with_their_builds():
+    told = json.loads(farm("kernels", "matvec/int8", "--catalog", DATA / "engine", "--json").stdout)
+    (record,) = told["kernels"]
+    assert (record["kinds"], record["builds"]) == (["Q4_0", "Q8_0"], ["exact", "default", "declared"])
+    assert {len(one) for one in record["source_digests"].values()} == {3}
+    text = farm("kernels", "--catalog", DATA / "engine", "--text", "matvec/int8", "Q4_0").stdout
+    assert '#line 1 "src/blocks.cuh"' in text
+    gone = farm("kernels", "matvec/int8")
+    assert (gone.exit_code, "no kernel named 'matvec/int8'" in gone.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("catalog", "check", "nowhere"), 2, "nowhere is no folder"),
+        (
+            ("catalog", "new", "mine", "--op", "ffn"),
+            2,
+            "no template for op 'ffn'; there are add_rmsnorm, matvec",
+        ),
+        (
+            ("run", "--catalog", DATA / "walk", "matvec/rows", "Q4_0", "8x32"),
+            2,
+            "matvec/rows doesn't exist for Q4_0",
+        ),
+        (
+            ("run", "matvec/block", "Q4_0", "8x32", "--build", "declared"),
+            2,
+            "matvec/block declares no flags of its own",
+        ),
+    ],
+)
+def test_a_wrong_word_is_one_line(words, code, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = farm(*words)
+    assert (found.exit_code, found.stderr.startswith(f"farm: {says}"), found.stderr.count("\n")) == (
+        code,
+        True,
+        1,
+    )
+
+
+def test_new_leaves_a_folder_with_something_in_it_alone(tmp_path):
+    Path(tmp_path / "kept").touch()
+    found = farm("catalog", "new", tmp_path)
+    assert (found.exit_code, "is there and not empty; name a new folder" in found.stderr) == (1, True)
+    assert [one.name for one in tmp_path.iterdir()] == ["kept"]
