@@ -19,6 +19,7 @@ from db.needs import Needs
 from db.session import Database, Session
 from farm import gguf_cases
 from farm.gguf_cases import Listed
+from farm.workload_file import Left
 from kernels import catalog, codec, inputs, registry, source
 from kernels.catalog import Planned, Selection
 from kernels.errors import FarmError
@@ -49,6 +50,14 @@ class GgufFile:
 
 
 @dataclass(frozen=True)
+class Workloads:
+    """A file that the selection's uses are from, and what of it no op of ours computes."""
+
+    file: str
+    left: tuple[Left, ...] = ()
+
+
+@dataclass(frozen=True)
 class Order:
     """What a submit was told; stored with the campaign, so that a device that joins later gets its jobs."""
 
@@ -58,6 +67,7 @@ class Order:
     rule: Rule = Rule.BOUND
     only: Only | None = None
     gguf: GgufFile | None = None
+    workloads: Workloads | None = None
 
 
 @dataclass(frozen=True)
@@ -136,10 +146,16 @@ def refusal(case: Case) -> str:
 def plan(order: Order) -> Work:
     """The cases of an order, and what of its file makes none; wrong words and bad files are refused here."""
     if order.gguf is None:
-        return Work(catalog.expand(order.selection))
+        left = order.workloads.left if order.workloads else ()
+        return Work(catalog.expand(order.selection), not_run(left))
     held = FileStore().register(Path(order.gguf.path))
     found = gguf_cases.cases(held, _choice(order))
     return Work(tuple(Planned(case, 1) for case in found), gguf_cases.listed(held, registry.kinds()))
+
+
+def not_run(left: Iterable[Left]) -> tuple[Listed, ...]:
+    """What of a workload file makes no case, with the reason and how often it is used."""
+    return tuple(Listed(item.what, f"{item.reason} ({item.count:,} uses)") for item in left)
 
 
 def keep(

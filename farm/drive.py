@@ -27,6 +27,7 @@ from farm.cluster.head_file import HeadFile, label_of
 from farm.coordinator import wall_clock
 from farm.gguf_cases import Listed
 from farm.progress import Bar
+from farm.uses import Coverage, coverage
 from kernels import codec
 from kernels.errors import FarmError, UsageError
 from workers import boards
@@ -154,9 +155,10 @@ def shown_progress(campaign_id: int) -> Iterator[Bar]:
 def _report(database: Database, row: CampaignRow, way: Way, listed: Sequence[Listed]) -> int:
     """Prints what came out, and gives the exit code."""
     if way.as_json:
-        click.echo(json.dumps(_figures(row, listed)))
+        uses = _uses(database, row)
+        click.echo(json.dumps(_figures(row, listed) | ({"uses": uses.record()} if uses else {})))
     else:
-        _print_summary(database, row.id)
+        _print_summary(database, row)
     if row.paused_us is not None:
         raise Interrupted(f"campaign {row.id} was paused; farm resume {row.id} goes on")
     if row.cancelled_us is not None:
@@ -191,11 +193,18 @@ def own_stderr() -> Iterator[TextIO]:
         yield file
 
 
-def _print_summary(database: Database, campaign_id: int) -> None:
+def _print_summary(database: Database, row: CampaignRow) -> None:
     # Imported late: the table's libraries are of no use to a campaign with --json.
     from farm.terminal import console, print_summary
 
-    print_summary(database, campaign_id, console())
+    print_summary(database, row.id, console())
+    if found := _uses(database, row):
+        click.echo(found.line())
+
+
+def _uses(database: Database, row: CampaignRow) -> Coverage | None:
+    with database.reading() as s:
+        return coverage(s, row)
 
 
 def _figures(row: CampaignRow, listed: Sequence[Listed]) -> dict[str, object]:

@@ -23,6 +23,15 @@ NO_KIND = kind_label(())  # the label of ops without kinds
 
 
 @dataclass(frozen=True)
+class Use:
+    """A shape that something uses, and how often."""
+
+    op: str
+    shape: Shape
+    count: int = 1
+
+
+@dataclass(frozen=True)
 class Selection:
     """What to run; an empty field stands for everything, or for the default tier."""
 
@@ -36,6 +45,7 @@ class Selection:
     seeds: tuple[int, ...] = DEFAULT_SEEDS
     builds: tuple[Build, ...] = ()  # empty: those that each kernel runs in unless others are named
     tiers: tuple[Tier, ...] = ()  # quick where none is named
+    uses: tuple[Use, ...] = ()  # in place of tiers; cases of what is used most come first
 
 
 @dataclass(frozen=True)
@@ -61,13 +71,16 @@ def expand(selection: Selection) -> tuple[Planned, ...]:
     _demand_known("family", selection.families, FAMILIES)
     chosen = _kernels(selection)
     shapes = _shapes(selection.shapes, list(chosen))
+    for use in selection.uses:
+        shapes.setdefault(use.op, []).append(use.shape)
     found: dict[Case, Planned] = {}
     for op_name, kernels in chosen.items():
         for kinds in _kind_tuples(registry.op(op_name), selection.kinds):
             for one in _cases(registry.op(op_name), kernels, kinds, shapes.get(op_name), selection):
                 if one.case not in found or found[one.case].repeats < one.repeats:  # tiers overlap
                     found[one.case] = one
-    return tuple(found.values())
+    counts = {(use.op, use.shape): -use.count for use in selection.uses}
+    return tuple(sorted(found.values(), key=lambda one: counts.get((one.case.op, one.case.shape), 0)))
 
 
 def _cases(
@@ -76,7 +89,7 @@ def _cases(
     # Those that read the same bytes follow one another.
     by_inputs = sorted(kernels, key=lambda kernel: (kernel.packing, kernel.x_dtype))
     serving = [kernel for kernel in by_inputs if kernel.serves(kinds)]
-    if selection.shapes:
+    if selection.shapes or selection.uses:
         for shape, family in product(shapes or [], selection.families or ("ordinary",)):
             yield from _planned(serving, kinds, Workload(shape), family, selection)
         return

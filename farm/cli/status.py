@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -20,6 +21,7 @@ from farm.matrix import Matrix
 from farm.reader import read_matrix
 from farm.terminal import campaign_line, console, duration, matrix_parts, shown
 from farm.terminal import table as new_table
+from farm.uses import Coverage, coverage
 
 NEWEST = 8  # campaigns shown; --json has all
 
@@ -37,17 +39,27 @@ def status(glob: str | None, as_json: bool, url: str) -> None:
     database = open_existing(url)
     with database.reading() as s:
         campaigns, boards, matrix = campaign.campaigns(s), device.devices(s), read_matrix(s, now_us)
+        rows = campaigns if as_json else campaigns[:NEWEST]
+        uses = {row.id: found for row in rows if (found := coverage(s, row))}
     matrix = matrix.of_device(glob) if glob else matrix
     if as_json:
-        click.echo(json.dumps(document(campaigns, boards, matrix), indent=1, allow_nan=False))
+        click.echo(json.dumps(document(campaigns, boards, matrix, uses), indent=1, allow_nan=False))
     else:
-        print_status(campaigns, boards, matrix, now_us)
+        print_status(campaigns, boards, matrix, uses, now_us)
 
 
-def document(campaigns: Iterable[CampaignRow], boards: Iterable[DeviceRow], matrix: Matrix) -> dict[str, Any]:
-    """What `--json` prints; `matrix` is the JSON export."""
+def document(
+    campaigns: Iterable[CampaignRow],
+    boards: Iterable[DeviceRow],
+    matrix: Matrix,
+    uses: Mapping[int, Coverage] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """What `--json` prints; `matrix` is the JSON export, `uses` the coverage by campaign id."""
     return {
-        "campaigns": [campaign_record(row) for row in campaigns],
+        "campaigns": [
+            campaign_record(row) | ({"uses": uses[row.id].record()} if row.id in uses else {})
+            for row in campaigns
+        ],
         "devices": [device_record(row) for row in boards],
         "matrix": json.loads(exports.export("json").render(matrix)),
     }
@@ -91,11 +103,17 @@ def device_record(row: DeviceRow) -> dict[str, Any]:
 
 
 def print_status(
-    campaigns: Sequence[CampaignRow], boards: Sequence[DeviceRow], matrix: Matrix, now_us: int
+    campaigns: Sequence[CampaignRow],
+    boards: Sequence[DeviceRow],
+    matrix: Matrix,
+    uses: Mapping[int, Coverage],
+    now_us: int,
 ) -> None:
     out = console()
     for row in campaigns[:NEWEST]:
         out.print(shown(_campaign_text(row, now_us)), soft_wrap=True)
+        if row.id in uses:
+            out.print(shown(f"  {uses[row.id].line()}"), soft_wrap=True)
     if len(campaigns) > NEWEST:
         out.print(f"… and {len(campaigns) - NEWEST} older; --json lists them")
     if not campaigns:

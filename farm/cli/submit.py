@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
-from farm.campaign import GgufFile, Only, Order
+from farm import workload_file
+from farm.campaign import GgufFile, Only, Order, Workloads, not_run
 from farm.cli import options
 from farm.drive import Way, submit_and_finish, submit_and_leave
 from farm.gguf_cases import DEFAULT_ROWS
 from kernels import registry
 from kernels.catalog import DEFAULT_SEEDS, NO_KIND, Selection
-from kernels.errors import UsageError
+from kernels.errors import FarmError, UsageError
 from kernels.model import Build, Rule
 from kernels.tiers import Tier
 from workers.boards import wanted_backends
@@ -20,7 +23,7 @@ from workers.boards import wanted_backends
 SELECTS = ("kinds", "ops", "kernels", "shapes", "tiers", "families", "only")
 WHAT = (
     "nothing selected; give --all-kinds, or any of --kind, --op, --kernel, --shape, --tier, --family, "
-    "--only, --gguf"
+    "--only, --gguf, --workloads"
 )
 
 
@@ -54,6 +57,7 @@ WHAT = (
 )
 @click.option("--device", default="*", metavar="GLOB", help="By class, board name or UUID.")
 @click.option("--gguf", type=options.FILE, help="Run this file's own weights.")
+@click.option("--workloads", type=options.FILE, help="Run the shapes of this file, most used first.")
 @click.option("--batch", type=click.IntRange(1), help="With --gguf: mul_mm too, for that many tokens.")
 @click.option(
     "--rows",
@@ -67,8 +71,8 @@ WHAT = (
 @options.database
 @options.as_json
 def submit(
-    all_kinds: bool, check: bool, gguf: str | None, batch: int | None, rows: int | None,
-    detach: bool, local: bool, url: str, as_json: bool, **words: Any,
+    all_kinds: bool, check: bool, gguf: str | None, workloads: str | None, batch: int | None,
+    rows: int | None, detach: bool, local: bool, url: str, as_json: bool, **words: Any,
 ) -> int:  # fmt: skip
     """Run a selection of cases and show the matrix.
 
@@ -77,17 +81,22 @@ def submit(
     farm submit --kernel matvec/block --kind Q4_K --shape 4096x4096
     farm submit --gguf model.gguf --batch 33
     farm submit --kind Q4_K --tier full --tier models
+    farm submit --kind Q4_K --workloads shapes.csv
     farm submit --all-kinds --only stale
     farm submit --all-kinds --check
 
     Exit code 3 where a verdict is bad. After Ctrl-C `farm resume` goes on.
     """
-    if not (all_kinds or gguf or any(words[name] for name in SELECTS)):
+    if not (all_kinds or gguf or workloads or any(words[name] for name in SELECTS)):
         raise UsageError(WHAT)
-    demand_one_of(**{"--shape": words["shapes"], "--tier": words["tiers"], "--gguf": gguf})
+    demand_one_of(
+        **{"--shape": words["shapes"], "--tier": words["tiers"], "--gguf": gguf, "--workloads": workloads}
+    )
     if check:
         words["builds"] = (*words["builds"], Build.CHECK.value)
     wanted = order(gguf_file(gguf, batch, rows), **words)
+    if workloads:
+        wanted = with_uses(wanted, Path(workloads))
     if detach:
         return submit_and_leave(url, wanted, as_json)
     return submit_and_finish(url, wanted, Way(local, as_json))
@@ -116,6 +125,22 @@ def order(gguf: GgufFile | None, **words: Any) -> Order:
     return Order(
         selection, wanted_backends(words["backends"]), words["device"], Rule(words["rule"]), only, gguf
     )
+
+
+def with_uses(wanted: Order, path: Path) -> Order:
+    """The order over a workload file's shapes; each of its mistakes is a line to stderr."""
+    try:
+        found = workload_file.read(path)
+    except workload_file.Mistakes as mistakes:
+        for line in mistakes.lines:
+            click.echo(f"farm: {line}", err=True)
+        raise
+    if not found.uses:
+        for item in not_run(found.left):
+            click.echo(f"{item.name}: {item.reason}", err=True)
+        raise FarmError(f"no job: no op here computes any of {path}'s uses")
+    selection = replace(wanted.selection, uses=found.uses)
+    return replace(wanted, selection=selection, workloads=Workloads(path.name, found.left))
 
 
 def kind_name(text: str) -> str:
