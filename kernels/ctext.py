@@ -20,7 +20,7 @@ DEVICE_ONLY = "__CUDA_ARCH__"  # the host compiles what stands where it isn't de
 TYPES = frozenset((
     "void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned",
     "const", "volatile", "size_t", "half", "half2", "float2", "float4", "int2", "int4", "uint2",
-    "uint4", "uchar4",
+    "uint4", "uchar4", "f16", "bf16",
 ))  # fmt: skip
 DECLARES = TYPES | {"__shared__", "static", "extern", "__align__", "struct"}
 
@@ -183,7 +183,7 @@ def _partners(tokens: tuple[Token, ...]) -> dict[int, int]:
 
 
 def _parts(tokens: tuple[Token, ...], partners: Mapping[int, int]) -> Iterator[Part]:
-    """What stands in braces outside of any: behind `name(…)` a function, behind `name[…] =` a table."""
+    """What stands in braces outside of any: a function's, a table's, or a struct's, whose functions count."""
     i = 0
     while i < len(tokens):
         if tokens[i].text != "{" or i not in partners:
@@ -195,4 +195,6 @@ def _parts(tokens: tuple[Token, ...], partners: Mapping[int, int]) -> Iterator[P
             yield Part(tokens[partners[i - 1] - 1].text, i + 1, end, is_table=False)
         elif before == "=" and tokens[i - 2].text == "]":
             yield Part(tokens[partners[i - 2] - 1].text, i + 1, end, is_table=True)
+        elif tokens[i - 2].text == "struct":
+            yield Part(before, i + 1, end, is_table=False)
         i = end + 1

@@ -12,6 +12,7 @@ F32, F16 = np.dtype("<f4"), np.dtype("<f2")
 BF16 = np.dtype([("bf16", "<u2")])
 
 STORED = {"f32": "f4", "f16": "f2", "bf16": "bf16"}  # a case's name of a type: a buffer's
+WORDS = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
 def dtype(name: str) -> np.dtype[Any]:

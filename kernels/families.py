@@ -13,7 +13,8 @@ import numpy as np
 
 from kernels.op import Matrix, Vector
 
-HUGE = np.float32(2.0**100)  # drowns every other term, and its sums still are finite
+# Drowns every other term, and its sums still are finite; in float16 it is the largest such power of two.
+HUGE = {"f32": np.float32(2.0**100), "bf16": np.float32(2.0**100), "f16": np.float32(2.0**14)}
 TOKENS = (np.inf, -np.inf, np.nan, 2.0**120, -(2.0**120))  # one in every fourth vector of a batch
 
 # float16 bits (max, subnormals, ±Inf, NaN, ±0); their low bytes matter as E8M0: 255, 1, 128, 0, 254.
@@ -25,7 +26,8 @@ MILD_SCALES = (0x0001, 0x8380, 0x0000, 0x8000)
 # which is what E8M0 and E4M3 scales take, goes through all its values.
 EXTREME_HIGH = np.array([0x00, 0x83, 0x01, 0x7B, 0x82, 0x02, 0xFB, 0x81, 0x03, 0x80], np.uint16)
 MILD_HIGH = EXTREME_HIGH[EXTREME_HIGH & 0x7F < 4]
-LARGE = np.float32(2.0**17)  # about 1e5: past float16's largest number, and every sum of products is finite
+# About 1e5, past float16's largest number, and every sum of products is finite; in float16 it is below that.
+LARGE = HUGE | {"f32": np.float32(2.0**17), "bf16": np.float32(2.0**17)}
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def _tiny(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
 
 
 def _large(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
-    return dense(draws) * LARGE
+    return dense(draws) * LARGE[drawing.vector.dtype]
 
 
 def _heavy_tailed(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
@@ -162,7 +164,7 @@ def _specials(draws: np.ndarray, drawing: Drawing) -> np.ndarray:
     elif len(x) > 1:
         _put_tokens(x, draws)
     elif block := huge_block(drawing.matrices):
-        x[:, block * drawing.unit : (block + 1) * drawing.unit] *= HUGE
+        x[:, block * drawing.unit : (block + 1) * drawing.unit] *= HUGE[vector.dtype]
     return x
 
 

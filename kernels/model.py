@@ -89,8 +89,8 @@ class Layout:
 
     row_padding: int = 0  # bytes behind every weight row, filled with 0xFF
     weights_offset: int = 0  # bytes from an aligned base to the first weight byte
-    x_offset: int = 0  # bytes from an aligned base to the first activation, a multiple of 4
-    x_slack: int = 0  # float32 elements behind the activations, filled with NaN
+    x_offset: int = 0  # bytes from an aligned base to the first activation, a multiple of its size
+    x_slack: int = 0  # elements behind the activations, filled with NaN
 
 
 @dataclass(frozen=True)

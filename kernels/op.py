@@ -34,11 +34,12 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Vector:
-    """A float32 array that a case reads; `weights` is true for norm weights, false for activations."""
+    """An array that a case reads, made in float32; `weights` is true for norm weights."""
 
     name: str  # also its buffer's name
     shape: tuple[int, ...]
     weights: bool = False
+    dtype: str = "f32"  # that its buffer rounds it to: f16, bf16
     specials: tuple[float, ...] = ()  # what family `specials` puts at some positions
     exponents: tuple[int, ...] = ()  # powers of two: family `specials` scales the whole array by one of them
 
@@ -65,7 +66,7 @@ class Workload:
     layout: Layout = field(default_factory=Layout)
     repeats: int = 1
     scalars: tuple[tuple[str, float], ...] = ()
-    narrow: tuple[str, ...] = ()  # families for kernels that are another's with activations of 16 bits
+    narrow: tuple[str, ...] | None = None  # fewer families, enough for a kernel that is `narrow`
 
 
 TENSOR_SCALE = "weights_scale"  # the argument of launches that read a kind with a scale of its tensor
@@ -111,6 +112,7 @@ class Kernel(ABC):
     x_dtype: str = "f32"  # of the activations that its cases have
     out_dtype: str = "f32"
     packing: str = ""  # id of the weight layout that its matrices are in; empty: GGML's blocks
+    narrow: bool = False  # it is another kernel, but for activations of 16 bits
     builds: tuple[Build, ...] = (Build.EXACT, Build.DEFAULT)  # that run unless others are named
 
     @property
@@ -123,7 +125,8 @@ class Kernel(ABC):
 
     def families(self, workload: Workload) -> tuple[str, ...]:
         """Those that a plain submit runs it with, of one of its op's quick workloads."""
-        return workload.families
+        fewer = workload.narrow if self.narrow else None
+        return workload.families if fewer is None else fewer
 
     def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
         """Workloads that a plain submit runs of this kernel alone, beside those of its op."""

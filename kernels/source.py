@@ -26,6 +26,11 @@ COUNTED = (
     "kernels.packing",
 )  # fmt: skip
 
+# What a body calls the type of its activations, for the kernels that share it.
+X_TYPE = re.compile(r"\bX_TYPE\b")
+C_FLOATS = {"f32": "float", "f16": "f16", "bf16": "bf16"}
+NARROW_TYPES = ("f16", "bf16")
+
 CUDA_NAMES = ("CUDA",)  # what a kind's module calls its CUDA text
 
 # A body has both: what a kind with a scale of its whole tensor needs, and what the others do.
@@ -70,15 +75,23 @@ def _text(kernel_id: str, kind_name: str) -> str:
     if kind:
         parts += [table(name, values) for name, values in kind.tables]
         parts.append(kind.cuda.strip("\n"))
+    if kernel.x_dtype in NARROW_TYPES:
+        parts.append(activations())
     folder, scaled = _module(kernel).parent, kind is not None and kind.tensor_scale
     bodies = [(folder / name).read_text(encoding="utf8") for name in (*kernel.before, kernel.body)]
-    parts += [branched(body, tensor_scale=scaled) for body in bodies]
+    parts += [X_TYPE.sub(C_FLOATS[kernel.x_dtype], branched(body, tensor_scale=scaled)) for body in bodies]
     return "\n".join(parts)
 
 
 def branched(body: str, tensor_scale: bool) -> str:
     """A kernel's body with one branch of every `#ifdef TENSOR_SCALE`, and without the directives."""
     return TENSOR_SCALE_BRANCHES.sub(lambda branches: branches[1 if tensor_scale else 2], body)
+
+
+@cache
+def activations() -> str:
+    """What stands before the body of a kernel whose activations have 16 bits."""
+    return (files("kernels") / "activations.cuh").read_text(encoding="utf8")
 
 
 @cache

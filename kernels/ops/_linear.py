@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels import registry
+from kernels import dtypes, registry
 from kernels.kind import Kind
 from kernels.model import Buffer, Case, Layout, Role, ScalarArg
 from kernels.op import TENSOR_SCALE, Step
@@ -17,9 +17,11 @@ from kernels.tensor_scale import name_of
 K_TILE = 32  # columns that mul_mm takes at a time; every linear op asks for whole tiles
 ALIGNED = 16  # bytes: what the widest load of any kernel needs
 INT32_MAX = 2**31 - 1
+# Of activations of 16 bits: what differs from float32's is their range and their conversion.
+NARROW = ("ordinary", "tiny", "onehot", "specials")
 STRUCTURED = ("ordinary", "tiny", "onehot", "sparse", "constant", "cancelling", "specials")
 WEIGHTS_AT_ONCE = 2**20  # decoded weights that a twin holds: 4 MiB of float32, so that the sums stay in cache
-NARROW = 64  # lanes below which one call of accumulate beats a Python loop over the terms
+FEW_LANES = 64  # lanes below which one call of accumulate beats a Python loop over the terms
 
 
 Scale = tuple[ScalarArg, ...]  # the tensor's scale as a kernel's last argument; empty for kinds without one
@@ -34,9 +36,11 @@ class Sizes:
     x: int  # float32 elements of the activation buffer
 
 
-def refuses_linear(kind: Kind, rows: int, cols: int, layout: Layout, batch: int = 1) -> str:
+def refuses_linear(
+    kind: Kind, rows: int, cols: int, layout: Layout, batch: int = 1, x_dtype: str = "f32"
+) -> str:
     """The first rule that rows x cols of `kind` breaks, saying got and want; empty if none."""
-    return refuses_shape(kind, rows, cols, batch) or refuses_layout(layout)
+    return refuses_shape(kind, rows, cols, batch) or refuses_layout(layout, x_dtype)
 
 
 def refuses_shape(kind: Kind, rows: int, cols: int, batch: int = 1) -> str:
@@ -57,12 +61,13 @@ def refuses_shape(kind: Kind, rows: int, cols: int, batch: int = 1) -> str:
     return ""
 
 
-def refuses_layout(layout: Layout) -> str:
-    """Float32 activations that don't lie on four bytes, and sizes below nothing."""
+def refuses_layout(layout: Layout, x_dtype: str = "f32") -> str:
+    """Activations that don't lie on the bytes of their type, and sizes below nothing."""
     if min(layout.row_padding, layout.weights_offset, layout.x_offset, layout.x_slack) < 0:
         return f"layout {layout} has a negative size; want 0 or more"
-    if layout.x_offset % 4:
-        return f"x offset {layout.x_offset} is not a multiple of float32's 4 bytes"
+    size = dtypes.dtype(dtypes.STORED[x_dtype]).itemsize
+    if layout.x_offset % size:
+        return f"x offset {layout.x_offset} is not a multiple of {dtypes.WORDS[x_dtype]}'s {size} bytes"
     return ""
 
 
@@ -107,12 +112,14 @@ def weights_buffer(name: str, kind: Kind, rows: int, cols: int, layout: Layout) 
     return Buffer(name, "u1", (rows, row_bytes), (pitch, 1), offset, nbytes, Role.IN, align)
 
 
-def x_buffer(name: str, shape: tuple[int, ...], layout: Layout) -> Buffer:
-    """Activations, float32 row-major, from `x_offset` on with `x_slack` elements behind them."""
-    strides = tuple(4 * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    nbytes = layout.x_offset + 4 * (math.prod(shape) + layout.x_slack)
-    align = ALIGNED if layout.x_offset else 4
-    return Buffer(name, "f4", shape, strides, layout.x_offset, nbytes, Role.IN, align)
+def x_buffer(name: str, shape: tuple[int, ...], layout: Layout, x_dtype: str = "f32") -> Buffer:
+    """Activations, row-major, from `x_offset` on with `x_slack` elements behind them."""
+    stored = dtypes.STORED[x_dtype]
+    size = dtypes.dtype(stored).itemsize
+    strides = tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    nbytes = layout.x_offset + size * (math.prod(shape) + layout.x_slack)
+    align = ALIGNED if layout.x_offset else size
+    return Buffer(name, stored, shape, strides, layout.x_offset, nbytes, Role.IN, align)
 
 
 def scale_arg(case: Case, matrix: str) -> Scale:
@@ -131,7 +138,7 @@ def scaled(step: Step, sums: np.ndarray) -> np.ndarray:
 
 def in_order(terms: np.ndarray, start: np.ndarray) -> np.ndarray:
     """start + terms[0] + terms[1] + … in float32, one after the other: (terms, …) onto (…)."""
-    if start.size < NARROW:  # accumulate is sequential by definition, unlike sum
+    if start.size < FEW_LANES:  # accumulate is sequential by definition, unlike sum
         total: np.ndarray = np.add.accumulate(np.concatenate([start[None], terms]), axis=0)[-1]
         return total
     total = start.copy()

@@ -50,7 +50,8 @@ def linear_case(
     batch = {"batch": BATCH} if op_name == "mul_mm" else {}
     drawn = Seeded(family, 0, FIXTURE_VERSION)
     shape, scalars = Shape.of(**sizes, **batch), registry.op(op_name).scalars_of((kind,))
-    return Case(op_name, name, (kind,), shape, drawn, drawn, Build.EXACT, layout, scalars)
+    x_dtype = registry.kernel(kernel).x_dtype
+    return Case(op_name, name, (kind,), shape, drawn, drawn, Build.EXACT, layout, scalars, x_dtype)
 
 
 def positions(evidence: Evidence) -> int:

@@ -16,7 +16,7 @@ from kernels.errors import UnknownName, UsageError
 from kernels.families import FAMILIES
 from kernels.kind import Kind
 from kernels.model import Build, Case, Layout, Shape, kind_label
-from kernels.ops._linear import STRUCTURED
+from kernels.ops._linear import NARROW, STRUCTURED
 
 EVERYTHING = catalog.expand(Selection())
 EVERY_ONE = frozenset(EVERYTHING)
@@ -110,7 +110,30 @@ def test_every_family_but_last_row_is_in_the_quick_tier() -> None:
     assert {one.case.family for one in EVERYTHING} == set(FAMILIES) - {"last_row"}
 
 
-@pytest.mark.parametrize("cell", catalog.cells((Build.EXACT,)), ids=str)
+def is_narrow(cell: CellName) -> bool:
+    return registry.kernel(f"{cell.op}/{cell.kernel}").narrow
+
+
+WHOLE = [cell for cell in catalog.cells((Build.EXACT,)) if not is_narrow(cell)]
+NARROWED = [cell for cell in catalog.cells((Build.EXACT,)) if is_narrow(cell)]
+
+
+@pytest.mark.parametrize("cell", NARROWED, ids=str)
+def test_another_type_of_activations_has_fewer_quick_cases_of_the_families_that_matter(
+    cell: CellName,
+) -> None:
+    planned, body = by_cell(EVERYTHING)[cell], cell.kernel.rpartition("_")[0]
+    whole = by_cell(EVERYTHING)[replace(cell, kernel=body)]
+    assert 6 <= len(planned) < len(whole) / 2
+    assert {one.case.family for one in planned} == {*NARROW, "large"}
+    assert {(one.case.shape, one.case.family, one.case.layout) for one in planned} < {
+        (one.case.shape, one.case.family, one.case.layout) for one in whole
+    }
+    assert any(one.case.layout.x_offset for one in planned)
+    assert any(one.case.layout.x_slack for one in planned)
+
+
+@pytest.mark.parametrize("cell", WHOLE, ids=str)
 def test_every_cell_has_eight_shapes_and_every_common_family_on_two(cell: CellName) -> None:
     planned = by_cell(EVERYTHING)[cell]
     assert len({one.case.shape for one in planned}) >= 8

@@ -152,7 +152,7 @@ def quick_case(kernel_id: str, build: Build) -> Case:
     workload = first_workload(op.name, kinds)
     seeded = Seeded(workload.families[0], 1, inputs.FIXTURE_VERSION)
     return Case(op.name, kernel.name, kinds, workload.shape, seeded, seeded, build, workload.layout,
-                workload.scalars or op.scalars_of(kinds))  # fmt: skip
+                workload.scalars or op.scalars_of(kinds), kernel.x_dtype, kernel.out_dtype)  # fmt: skip
 
 
 @pytest.mark.parametrize("build", [Build.EXACT, Build.DEFAULT])

@@ -54,7 +54,7 @@ def found(host: Host, case: Case) -> tuple[str, ...]:
 @pytest.mark.parametrize("cell", CASES, ids=lambda cell: f"{cell.op}/{cell.kernel}/{cell.kind}")
 def test_a_kernel_of_the_catalog_is_clean(host: Host, cell: CellName) -> None:
     """The first five shapes and layouts of ordinary inputs: what is touched doesn't depend on values."""
-    assert len(CASES[cell]) >= 10
+    assert len(CASES[cell]) >= (8 if registry.kernel(f"{cell.op}/{cell.kernel}").narrow else 10)
     for case in CASES[cell][:5]:
         assert found(host, case) == (), f"{case.shape} {case.layout}"
 

@@ -63,7 +63,7 @@ def differing(plan: Plan, ran: Run) -> int:
 
 @pytest.mark.parametrize("cell", EXACT, ids=lambda cell: f"{cell.op}/{cell.kernel}/{cell.kind}")
 def test_host_gives_the_twins_bits_when_contraction_is_off(host: Backend, cell: CellName) -> None:
-    assert len(EXACT[cell]) >= 10
+    assert len(EXACT[cell]) >= (6 if registry.kernel(f"{cell.op}/{cell.kernel}").narrow else 10)
     for turn, case in enumerate(EXACT[cell]):
         plan, ran = run(host, case, turn)
         assert (differing(plan, ran), ran.guards) == (0, ()), f"{case.shape} {case.family} {case.layout}"

@@ -167,6 +167,24 @@ ZOO = (
     Wrong("second sum forgotten", "matvec/ladder_v4", "Q4_0", (("    sum += other;\n", ""),)),
     CLAMPED,
     FLUSHED,
+    Wrong(
+        "float16 activations read as bfloat16",
+        "matvec/coalesced_f16",
+        "Q5_K",
+        (("const f16 *", "const bf16 *"),),
+    ),
+    Wrong(
+        "subnormal float16 activations flushed",
+        "mul_mm/reference_f16",
+        "Q8_0",
+        (("half_bits_to_float(bits); }", "half_bits_to_float(bits & 0x7C00 ? bits : 0); }"),),
+    ),
+    Wrong(
+        "bfloat16 activations cut to six bits",
+        "mul_mm/reference_bf16",
+        "MXFP4",
+        (("(unsigned int)bits << 16", "(unsigned int)(bits & 0xFFFE) << 16"),),
+    ),
     Wrong("eps ignored", "rmsnorm/block", "", (("+ eps)", ")"),)),
     Wrong("residual ignored", "add_rmsnorm/fused", "", (("+ residual[", "+ 0.0f * residual["),)),
     Wrong(

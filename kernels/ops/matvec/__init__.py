@@ -10,7 +10,7 @@ from kernels.model import Case, Layout, Shape
 from kernels.models import Model
 from kernels.op import Axis, JudgedOp, LaunchKernel, Matrix, Operand, Step, Truth, Vector, Workload
 from kernels.ops import _edges
-from kernels.ops._linear import STRUCTURED, refuses_dtypes, refuses_linear
+from kernels.ops._linear import NARROW, STRUCTURED, refuses_dtypes, refuses_linear
 
 
 class Matvec(JudgedOp):
@@ -25,30 +25,34 @@ class Matvec(JudgedOp):
     def refuses(self, case: Case) -> str:
         kind = registry.kind(case.kinds[0])
         rows, cols = case.shape["rows"], case.shape["cols"]
-        return refuses_linear(kind, rows, cols, case.layout) or refuses_dtypes(case)
+        return refuses_dtypes(case) or refuses_linear(kind, rows, cols, case.layout, x_dtype=case.x_dtype)
 
     def operands(self, case: Case) -> tuple[Operand, ...]:
         rows, cols = case.shape["rows"], case.shape["cols"]
-        return Matrix("weights", registry.kind(case.kinds[0]), rows, cols), Vector("x", (cols,))
+        x = Vector("x", (cols,), dtype=case.x_dtype)
+        return Matrix("weights", registry.kind(case.kinds[0]), rows, cols), x
 
     def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
-        size = kinds[0].elements
+        size, least = (
+            kinds[0].elements,
+            kinds[0].lane_align,
+        )  # bytes off an aligned base that all take
 
         def shape(rows: int, blocks: int) -> Shape:
             return Shape.of(rows=rows, cols=blocks * size)
 
         return (
-            Workload(shape(9, 5), (*STRUCTURED, "heavy_tailed"), repeats=3),
-            Workload(shape(17, 3), (*STRUCTURED, "large")),
-            Workload(shape(256, 1), ("extreme",)),  # every E8M0 byte, a row each
-            Workload(shape(1, 1)),
+            Workload(shape(9, 5), (*STRUCTURED, "heavy_tailed"), repeats=3, narrow=NARROW),
+            Workload(shape(17, 3), (*STRUCTURED, "large"), narrow=("large",)),
+            Workload(shape(256, 1), ("extreme",), narrow=()),  # every E8M0 byte, a row each
+            Workload(shape(1, 1), narrow=()),
             Workload(shape(40, 1), ("specials",)),  # every special scale in a row of its own: none is drowned
             Workload(shape(3, 257)),  # a block of 256 threads takes a second turn
-            Workload(shape(37, 27)),
-            Workload(shape(7, 3), layout=Layout(row_padding=64)),
+            Workload(shape(37, 27), narrow=()),
+            Workload(shape(7, 3), layout=Layout(row_padding=64), narrow=()),
             Workload(shape(8, 2), layout=Layout(weights_offset=16, x_offset=16)),
-            Workload(shape(7, 2), layout=Layout(weights_offset=kinds[0].lane_align)),  # the least all take
-            Workload(shape(65, 3)),
+            Workload(shape(7, 2), layout=Layout(weights_offset=least), narrow=()),
+            Workload(shape(65, 3), narrow=()),
             Workload(shape(71, 1), layout=Layout(x_slack=32)),
         )
 

@@ -38,5 +38,5 @@ def matvec_plan(case: Case, launch: Launcher) -> Plan:
     weights = weights_buffer("weights", registry.kind(case.kinds[0]), rows, cols, case.layout)
     names = {"weights": "weights", "x": "x", "out": "out"}
     step = launch(case.kinds[0], rows, cols, weights.strides[0], names, scale_arg(case, "weights"))
-    buffers = (weights, x_buffer("x", (cols,), case.layout), packed("out", (rows,), Role.OUT))
+    buffers = (weights, x_buffer("x", (cols,), case.layout, case.x_dtype), packed("out", (rows,), Role.OUT))
     return Plan(buffers, (step,), case.build)

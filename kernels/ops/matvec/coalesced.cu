@@ -1,6 +1,6 @@
 // y[row] = sum over cols of W[row, col] * x[col]; one warp per row, ROWS rows per thread block, every lane takes
 // its LANE_WEIGHTS weights of each super-block in turn.
-extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, float *out, int rows, int cols,
+extern "C" __global__ void ENTRY(const unsigned char *weights, const X_TYPE *x, float *out, int rows, int cols,
 #ifdef TENSOR_SCALE
                                  long long row_bytes, float weights_scale) {
 #else
@@ -12,7 +12,7 @@ extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, f
         return;
     const int blocks = cols / BLOCK_ELEMENTS;
     const int at = lane * LANE_WIDTH;
-    const float *xs = x + at / LANE_STRIDE * LANE_STRIDE * LANE_RUNS + at % LANE_STRIDE;
+    const X_TYPE *xs = x + at / LANE_STRIDE * LANE_STRIDE * LANE_RUNS + at % LANE_STRIDE;
     const unsigned char *block = weights + row * row_bytes;
     float sum = 0.0f;
     for (int b = 0; b < blocks; ++b) {

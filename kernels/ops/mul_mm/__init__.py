@@ -10,7 +10,7 @@ from kernels.model import Case, Layout, Shape
 from kernels.models import PREFILL, Model
 from kernels.op import Axis, JudgedOp, LaunchKernel, Matrix, Operand, Step, Truth, Vector, Workload
 from kernels.ops import _edges
-from kernels.ops._linear import STRUCTURED, refuses_dtypes, refuses_linear
+from kernels.ops._linear import NARROW, STRUCTURED, refuses_dtypes, refuses_linear
 
 EDGE_BATCHES = (1, 2, 3, 31, 32, 33, 127, 128, 129, 133, 512)
 TILES_MOST = 65535 * 64  # rows of the reference's largest grid.y
@@ -29,31 +29,35 @@ class MulMm(JudgedOp):
     def refuses(self, case: Case) -> str:
         kind = registry.kind(case.kinds[0])
         rows, cols, batch = (case.shape[axis.name] for axis in self.axes)
-        return refuses_linear(kind, rows, cols, case.layout, batch) or refuses_dtypes(case)
+        return refuses_dtypes(case) or refuses_linear(kind, rows, cols, case.layout, batch, case.x_dtype)
 
     def operands(self, case: Case) -> tuple[Operand, ...]:
         rows, cols, batch = (case.shape[axis.name] for axis in self.axes)
-        return Matrix("weights", registry.kind(case.kinds[0]), rows, cols), Vector("x", (batch, cols))
+        x = Vector("x", (batch, cols), dtype=case.x_dtype)
+        return Matrix("weights", registry.kind(case.kinds[0]), rows, cols), x
 
     def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
-        size = kinds[0].elements
+        size, least = (
+            kinds[0].elements,
+            kinds[0].lane_align,
+        )  # bytes off an aligned base that all take
 
         def shape(rows: int, blocks: int, batch: int) -> Shape:
             return Shape.of(rows=rows, cols=blocks * size, batch=batch)
 
         return (
-            Workload(shape(5, 3, 33), (*STRUCTURED, "heavy_tailed"), repeats=3),
-            Workload(shape(9, 1, 3), (*STRUCTURED, "large")),
-            Workload(shape(256, 1, 1), ("extreme",)),  # every E8M0 byte, a row each
+            Workload(shape(5, 3, 33), (*STRUCTURED, "heavy_tailed"), repeats=3, narrow=NARROW),
+            Workload(shape(9, 1, 3), (*STRUCTURED, "large"), narrow=("large",)),
+            Workload(shape(256, 1, 1), ("extreme",), narrow=()),  # every E8M0 byte, a row each
             Workload(shape(40, 1, 1), ("specials",)),  # every special scale in a row of its own
             Workload(shape(65, 1, 129)),  # a second tile both ways
-            Workload(shape(64, 2, 128)),  # whole tiles
-            Workload(shape(128, 1, 256)),  # two whole tiles both ways: none may start too early
-            Workload(shape(71, 5, 1)),
-            Workload(shape(1, 257, 2)),
-            Workload(shape(7, 3, 31), layout=Layout(row_padding=64)),
+            Workload(shape(64, 2, 128), narrow=()),  # whole tiles
+            Workload(shape(128, 1, 256), narrow=()),  # two whole tiles both ways: none may start too early
+            Workload(shape(71, 5, 1), narrow=()),
+            Workload(shape(1, 257, 2), narrow=()),
+            Workload(shape(7, 3, 31), layout=Layout(row_padding=64), narrow=()),
             Workload(shape(8, 2, 2), layout=Layout(weights_offset=16, x_offset=16)),
-            Workload(shape(7, 2, 3), layout=Layout(weights_offset=kinds[0].lane_align)),  # the least all take
+            Workload(shape(7, 2, 3), layout=Layout(weights_offset=least), narrow=()),
             Workload(shape(63, 1, 127), layout=Layout(x_slack=32)),
         )
 

@@ -1,7 +1,7 @@
 // out[token * rows + row] = sum over cols of W[row, col] * x[token, col]; a BM x BN tile of rows and tokens per thread
 // block, BK columns at a time. Rows past the end read the last row again and are dropped at the store; tokens past the
 // end are zero.
-extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, float *out, int rows, int cols,
+extern "C" __global__ void ENTRY(const unsigned char *weights, const X_TYPE *x, float *out, int rows, int cols,
 #ifdef TENSOR_SCALE
                                  int batch, long long row_bytes, float weights_scale) {
 #else

@@ -45,7 +45,10 @@ class Reference(LaunchKernel):
     def plan(self, case: Case) -> Plan:
         rows, cols, batch = (case.shape[name] for name in ("rows", "cols", "batch"))
         weights = weights_buffer("weights", kind_named(case.kinds[0]), rows, cols, case.layout)
-        x, out = x_buffer("x", (batch, cols), case.layout), packed("out", (batch, rows), Role.OUT)
+        x, out = (
+            x_buffer("x", (batch, cols), case.layout, case.x_dtype),
+            packed("out", (batch, rows), Role.OUT),
+        )
         args: tuple[Arg, ...] = (
             *(BufferArg(buffer.name, buffer.name) for buffer in (weights, x, out)),
             *(ScalarArg(name, "i4", case.shape[name]) for name in ("rows", "cols", "batch")),

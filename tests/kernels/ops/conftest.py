@@ -25,11 +25,11 @@ def make() -> Make:
         op, drawn = registry.op(op_name), Seeded(family, 3, FIXTURE_VERSION)
         kinds = tuple(kind.split("+")) if "+" in kind else (kind,) * len(op.matrices)
         sizes = catalog.parse_shape(shape, op)
-        packing = registry.kernel(kernel_id).packing
-        scalars = op.scalars_of(kinds)
+        kernel = registry.kernel(kernel_id)
         made = Case(
-            op_name, name, kinds, sizes, drawn, drawn, Build.EXACT, Layout(), scalars, packing=packing
-        )
+            op_name, name, kinds, sizes, drawn, drawn, Build.EXACT, Layout(), op.scalars_of(kinds),
+            x_dtype=kernel.x_dtype, out_dtype=kernel.out_dtype, packing=kernel.packing,
+        )  # fmt: skip
         return replace(made, **fields)  # type: ignore[arg-type]
 
     return case

@@ -88,6 +88,13 @@ def test_refuses_layout(layout: Layout, reason: str) -> None:
     assert bool(said) == bool(reason)
 
 
+@pytest.mark.parametrize(("x_dtype", "word"), [("f16", "float16"), ("bf16", "bfloat16")])
+def test_refuses_layout_by_the_size_of_the_activations(x_dtype: str, word: str) -> None:
+    assert linear.refuses_layout(Layout(x_offset=2), x_dtype) == ""
+    wanted = f"x offset 3 is not a multiple of {word}'s 2 bytes"
+    assert linear.refuses_layout(Layout(x_offset=3), x_dtype) == wanted
+
+
 @pytest.mark.parametrize(
     ("layout", "reason"),
     [
@@ -115,12 +122,19 @@ def test_x_buffer_holds_offset_and_slack() -> None:
     assert (buffer.offset, buffer.nbytes) == (4, 4 + 4 * (128 + 3))
 
 
+@pytest.mark.parametrize(("x_dtype", "stored"), [("f16", "f2"), ("bf16", "bf16")])
+def test_x_buffer_of_16_bits(x_dtype: str, stored: str) -> None:
+    buffer = linear.x_buffer("x", (2, 64), Layout(x_offset=2, x_slack=3), x_dtype)
+    assert (buffer.dtype, buffer.strides, buffer.nbytes) == (stored, (128, 2), 2 + 2 * (128 + 3))
+    assert linear.x_buffer("x", (64,), Layout(), x_dtype).align == 2
+
+
 def awkward(*shape: int) -> np.ndarray:
     """float32 terms whose sum depends on the order."""
     return np.random.default_rng(1).standard_normal(shape).astype(np.float32) ** 3
 
 
-@pytest.mark.parametrize("lanes", [1, 7, linear.NARROW - 1, linear.NARROW, 300])
+@pytest.mark.parametrize("lanes", [1, 7, linear.FEW_LANES - 1, linear.FEW_LANES, 300])
 def test_in_order_adds_one_term_after_the_other(lanes: int) -> None:
     terms, start = awkward(257, lanes), np.full(lanes, 3, np.float32)
     want = start.copy()
