@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 ROWS = [*range(8), *range(56, 64)]  # of 64: eight of real weights, eight synthetic
 FINITE_BLOCKS = 64  # of 256
 FINITE = {"finite_blocks", "finite_dequant", "finite_y_f64"}
+ACTIVATIONS = "activations_q8.npz"
 WHOLE = {"edge_blocks", "edge_dequant", "adversarial_blocks", "adversarial_dequant"}
 SWEEP = {"scale_sweep_blocks", "scale_sweep_dequant"}  # MXFP4 and NVFP4 have them
 
@@ -35,6 +36,9 @@ def main(source: Path) -> None:
         with np.load(source / f"{name.lower()}.npz", allow_pickle=False) as archive:
             full = {key: archive[key] for key in archive.files}
         np.savez_compressed(HERE / "golden" / f"{name.lower()}.npz", allow_pickle=False, **trim(full))
+    with np.load(source / ACTIVATIONS, allow_pickle=False) as archive:
+        kept = {key: archive[key] for key in ("x", "q8_1_ref_blocks", "q8_1_avx2_blocks", "meta")}
+    np.savez_compressed(HERE / ACTIVATIONS, allow_pickle=False, **kept)
     for name in ("tiny-mixed", "tiny-q2_0"):
         for ending in (".gguf", ".manifest.json"):
             shutil.copyfile(source / f"{name}{ending}", HERE / f"{name}{ending}")

@@ -185,6 +185,14 @@ ZOO = (
         "MXFP4",
         (("(unsigned int)bits << 16", "(unsigned int)(bits & 0xFFFE) << 16"),),
     ),
+    Wrong("halves rounded to even", "quantize_q8_1/warp", "", (("roundf(", "rintf("),)),
+    Wrong(
+        "a lane's byte left out",
+        "quantize_q8_1/warp",
+        "",
+        (("block[AT_QS + lane] =", "if (lane != 31) block[AT_QS + lane] ="),),
+    ),
+    Wrong("the sum of q without its scale", "quantize_q8_1/warp", "", (("d * (float)sum", "(float)sum"),)),
     Wrong("eps ignored", "rmsnorm/block", "", (("+ eps)", ")"),)),
     Wrong("residual ignored", "add_rmsnorm/fused", "", (("+ residual[", "+ 0.0f * residual["),)),
     Wrong(

@@ -81,7 +81,7 @@ class Matvec(JudgedOp):
     def limits(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
         cols = 16 * 256
         rows = [_edges.rows_past(kinds[0], cols, nbytes) for nbytes in (2**31, 2**32)]
-        return tuple(Workload(Shape.of(rows=count, cols=cols), ("last_row",)) for count in rows)
+        return tuple(Workload(Shape.of(rows=count, cols=cols), ("last_row",), narrow=()) for count in rows)
 
     def truth(self, kernel: LaunchKernel, step: Step) -> Truth:
         assert step.kind is not None

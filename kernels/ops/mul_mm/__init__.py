@@ -54,7 +54,7 @@ class MulMm(JudgedOp):
             Workload(shape(64, 2, 128), narrow=()),  # whole tiles
             Workload(shape(128, 1, 256), narrow=()),  # two whole tiles both ways: none may start too early
             Workload(shape(71, 5, 1), narrow=()),
-            Workload(shape(1, 257, 2), narrow=()),
+            Workload(shape(1, 257, 2)),
             Workload(shape(7, 3, 31), layout=Layout(row_padding=64), narrow=()),
             Workload(shape(8, 2, 2), layout=Layout(weights_offset=16, x_offset=16)),
             Workload(shape(7, 2, 3), layout=Layout(weights_offset=least), narrow=()),
@@ -89,11 +89,12 @@ class MulMm(JudgedOp):
         cols, block = 16 * 256, kinds[0].elements
         rows = _edges.rows_past(kinds[0], cols, 2**31)
         return (
-            Workload(Shape.of(rows=rows, cols=cols, batch=2), ("last_row",)),
-            Workload(Shape.of(rows=TILES_MOST, cols=block, batch=1), ("last_row",)),
-            Workload(Shape.of(rows=TILES_MOST + 1, cols=block, batch=1), ("last_row",)),  # refused by name
+            Workload(Shape.of(rows=rows, cols=cols, batch=2), ("last_row",), narrow=()),
+            Workload(Shape.of(rows=TILES_MOST, cols=block, batch=1), ("last_row",), narrow=()),
+            # refused by name
+            Workload(Shape.of(rows=TILES_MOST + 1, cols=block, batch=1), ("last_row",), narrow=()),
             # outputs whose number is past int32: token * rows + row; so many that they are judged by sums
-            Workload(Shape.of(rows=65537, cols=256, batch=32768)),
+            Workload(Shape.of(rows=65537, cols=256, batch=32768), narrow=()),
         )
 
     def truth(self, kernel: LaunchKernel, step: Step) -> Truth:

@@ -146,6 +146,7 @@ inline float fabsf(float x) { return __builtin_fabsf(x); }
 inline float floorf(float x) { return __builtin_floorf(x); }
 inline float ceilf(float x) { return __builtin_ceilf(x); }
 inline float truncf(float x) { return __builtin_truncf(x); }
+inline float roundf(float x) { return __builtin_roundf(x); }
 inline float rintf(float x) { return __builtin_rintf(x); }
 inline float rsqrtf(float x) { return (float)(1.0 / __builtin_sqrt((double)x)); }
 #define expf(x) __host_expf(x)   // a macro: the compiler would fold the expf it knows, with another rounding
