@@ -106,6 +106,7 @@ def _digests(kernel: Kernel, label: str) -> dict[str, str]:
 def print_kernels(records: Sequence[dict[str, Any]]) -> None:
     """One line per launch; figures are those of the shape named."""
     grid = table("kernel", "kinds", "shape", "launch", "grid", "block", "shared B", "chain", "arithmetic")
+    grid.columns[0].no_wrap = True  # names are what one looks for
     for record in records:
         head = [
             record["name"],
