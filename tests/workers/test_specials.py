@@ -110,14 +110,14 @@ def changed(old: str, new: str) -> Host:
     return Host(text)
 
 
-HALF = "return __host_half_to_float(bits);"
+HALF_READ = "return __host_half_to_float(bits);"
 FLUSHED_HALF = "return bits & 0x7C00 ? __host_half_to_float(bits) : 0.0f;"
 
 
 @pytest.mark.parametrize("build", BUILDS, ids=str)
 @pytest.mark.parametrize("name", ["Q4_0", "Q4_K"])
 def test_a_text_that_flushes_subnormal_halves_is_noticed(name: str, build: Build) -> None:
-    host = changed(HALF, FLUSHED_HALF)
+    host = changed(HALF_READ, FLUSHED_HALF)
     matrix = specials.one_sign(registry.kind(name), SUBNORMALS)
     product = onehot("matvec/block", build, name, matrix, host)
     assert not product.got.any()
