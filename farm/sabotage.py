@@ -61,7 +61,7 @@ def jobs(names: Sequence[str], every: bool, kinds: Sequence[str]) -> list[Job]:
     """The texts that a command line names; UsageError where it names none, or a kernel without one."""
     if bool(names) == every:
         raise UsageError("name kernels, for example matvec/block, or say --all")
-    wanted = {registry.kind(name).name if name.upper() != catalog.NO_KIND else "" for name in kinds}
+    wanted = {label for name in kinds for label in _kind_names(name)}
     for name in names:
         registry.kernel(name)
     chosen = [
@@ -75,6 +75,11 @@ def jobs(names: Sequence[str], every: bool, kinds: Sequence[str]) -> list[Job]:
     if not chosen:
         raise UsageError(f"no kernel has a text for {', '.join(kinds)}")
     return chosen
+
+
+def _kind_names(name: str) -> tuple[str, ...]:
+    """A kind's name as texts have it; F32 is the kind and the texts of ops without kinds."""
+    return ("", catalog.NO_KIND) if name.upper() == catalog.NO_KIND else (registry.kind(name).name,)
 
 
 def outcome(tally: Tally, now_us: int, entries: Sequence[Equivalent] | None = None) -> Outcome:

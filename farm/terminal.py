@@ -22,6 +22,8 @@ from farm.grid import Grid
 from farm.marks import BY_AUTHOR, FLAGS, LEGEND, NEVER_RUN, narrow_mark, signs, tally
 from farm.matrix import Cell, Column, Matrix
 from farm.reader import read_matrix
+from kernels import registry
+from kernels.catalog import NO_KIND
 from kernels.model import Verdict
 
 PIPE_WIDTH = 120  # columns where nobody says how wide the paper is
@@ -111,15 +113,16 @@ def _build_parts(column: Column, build: str, cells: Sequence[Cell]) -> Iterator[
     yield shown(f"{column.device_class}/{column.backend}, build {build}: {tally(cells)}", "bold")
     kinds = list(dict.fromkeys(cell.kind for cell in cells if _has_column(cell)))
     grid = Grid("kernel", kinds)
-    by_row = {(f"{cell.op}/{cell.kernel}", cell.kind): cell for cell in cells}
-    for name in dict.fromkeys(name for name, kind in by_row if kind in kinds):
+    by_row = {(f"{cell.op}/{cell.kernel}", cell.kind): cell for cell in cells if _has_column(cell)}
+    for name in dict.fromkeys(name for name, _ in by_row):
         found = [by_row.get((name, kind)) for kind in kinds]
         grid.add_row(shown(name), *(_mark(cell) for cell in found))
     if kinds:
         yield grid
-    for kind in dict.fromkeys(cell.kind for cell in cells if not _has_column(cell)):
+    below = [cell for cell in cells if not _has_column(cell)]
+    for kind in dict.fromkeys(cell.kind for cell in below):
         line = shown(f"  {kind}:")
-        for cell in cells:
+        for cell in below:
             if cell.kind == kind:
                 line = Text.assemble(line, f"  {cell.op}/{cell.kernel} ", _mark(cell))
         yield line
@@ -156,8 +159,12 @@ def _compiled_mark(cells: Sequence[Cell]) -> Text:
 
 
 def _has_column(cell: Cell) -> bool:
-    """False for ops without kinds and for mixes: they stand in lines below the table."""
-    return "+" not in cell.kind and cell.kind != "F32"
+    """False for ops without kinds and for mixes: they stand in lines below the table.
+
+    F32 is the label of ops without kinds and a kind of the others; an op that isn't here has no kinds.
+    """
+    op = registry.ops().get(cell.op)
+    return "+" not in cell.kind and (cell.kind != NO_KIND or bool(op and op.matrices))
 
 
 def _mark(cell: Cell | None) -> Text:

@@ -44,7 +44,7 @@ class Kind:
     block: np.dtype[Any]  # the block's fields; sizes and offsets come from here alone
     elements: int  # weights in a block
     lanes: Lanes
-    decode: Callable[[np.ndarray], np.ndarray]  # (n,) block -> (n, elements) float32
+    decode: Callable[[np.ndarray], np.ndarray]  # (n,) block -> (n, elements) float32, F32's a view
     pin: Callable[[np.ndarray], None]  # makes the scales of (n,) random blocks finite, in place
     cuda: str  # decode16(block, sub, w) and decode_lane(block, lane, w), using the defines of source.py
     tables: tuple[tuple[str, np.ndarray], ...] = ()  # constant tables that the text reads
@@ -56,6 +56,11 @@ class Kind:
     # A float32 scale of the whole tensor stands beside the blocks: a scalar of every op that reads them,
     # applied once to a finished sum and to no weight.
     tensor_scale: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a weight is a number of its own, without a scale: the block's one field is `w`."""
+        return self.block.names == ("w",)
 
     @property
     def block_bytes(self) -> int:

@@ -28,12 +28,12 @@ def _modules(package: Any) -> list[str]:
 def kinds() -> dict[str, Kind]:
     """Every kind by its name in capitals."""
     found = [importlib.import_module(f"kernels.kinds.{name}").KIND for name in _modules(kernels.kinds)]
-    return {kind.name: kind for kind in sorted(found, key=lambda kind: natural(kind.name))}
+    return {kind.name: kind for kind in sorted(found, key=natural)}
 
 
-def natural(name: str) -> tuple[bool, str]:
-    """Sorts Q kinds before the IQ and MX ones."""
-    return (not name.startswith("Q"), name)
+def natural(kind: Kind) -> tuple[bool, bool, str]:
+    """Sorts Q kinds before the IQ, MX and TQ ones, and plain numbers behind them."""
+    return (kind.is_plain, not kind.name.startswith("Q"), kind.name)
 
 
 def kind(name: str) -> Kind:

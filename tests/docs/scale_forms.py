@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,7 +31,7 @@ HALVES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScaleForm:
     """One way to write a scale."""
 
@@ -40,9 +40,15 @@ class ScaleForm:
     large: int  # of one whose sums float16 hasn't
     poked: tuple[int, ...]  # of the rows of one sign
     special: frozenset[int]  # of ggml's special blocks
+    names: Mapping[int, str] = field(default_factory=dict)  # words for the bits, where they are a float16's
 
     def label(self, bits: int) -> str:
-        return HALVES[bits] if self is HALF else str(bits)
+        return self.names[bits] if self.halves else str(bits)
+
+    @property
+    def halves(self) -> bool:
+        """Whether the bits are those of a float16."""
+        return bool(self.names)
 
 
 HALF = ScaleForm(
@@ -51,7 +57,11 @@ HALF = ScaleForm(
     large=0x5484,  # 72.25
     poked=(0x7C00, 0xFC00, 0x7E00, 0x7BFF, 0xFBFF, 0x0000, 0x8000, 0x0001, 0x03FF),
     special=frozenset(HALVES),
+    names=HALVES,
 )
+# Weights with float32's exponents, poked with a float16's class: Inf for Inf, subnormals for subnormals.
+# The largest one's products overflow, so that 2^97 stands for it.
+WIDE = replace(HALF, name="float32's exponents", names=HALVES | {0x7BFF: "2^97", 0xFBFF: "-2^97"})
 E8M0 = ScaleForm(
     "E8M0",
     one=127,
@@ -67,7 +77,7 @@ E4M3 = ScaleForm(
     special=frozenset((0, 1, 7, 8, 56, 63, 112, 119, 120, 126, 127, 128, 129, 184, 254, 255)),
 )
 
-FIELDS = ("d", *oracle.MIN_FIELDS, "e")
+FIELDS = ("d", *oracle.MIN_FIELDS, "e", "w")  # F16, BF16 and F32 have weights only
 # Kinds whose d is no field of its own: the field it lies in, and (n,) block -> (n,) uint16.
 ELSEWHERE: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {"IQ1_M": ("scales", iq1_m.d_bits)}
 
@@ -79,6 +89,8 @@ def form_of(kind: Kind) -> ScaleForm:
     field = fields_of(kind)[0]
     if field == "e":
         return E8M0
+    if kind.is_plain and kind.block[field].base != np.float16:
+        return WIDE
     return E4M3 if kind.block[field].base.itemsize == 1 else HALF
 
 

@@ -21,7 +21,7 @@ from kernels.kind import Kind
 from kernels.model import Build, Case, Seeded, Shape
 from kernels.op import JudgedOp
 from tests.docs import ggml_cuda
-from tests.docs.scale_forms import HALF, form_of, names_of, scale_bits
+from tests.docs.scale_forms import HALF, HALVES, form_of, names_of, scale_bits
 from workers.backend import Backend
 from workers.backends.host import Host
 
@@ -67,9 +67,17 @@ class Row:
     @property
     def group(self) -> str:
         """The class of scale that ggml_cuda has a word for; of bytes the first itself."""
-        if form_of(self.kind) is not HALF:
+        if not form_of(self.kind).halves:
             return str(self.scales[0])
         return next((name for name, of in GROUPS.items() if set(of) & set(self.scales)), "ordinary")
+
+    @property
+    def place(self) -> str:
+        """Which block it is: a number, or the bits of the one weight that fills it."""
+        if not self.kind.is_plain:
+            return str(self.number)
+        width = self.kind.block["w"].base.itemsize
+        return f"0x{int.from_bytes(self.block[0, :width].tobytes(), 'little'):0{2 * width}x}"
 
     @property
     def label(self) -> str:
@@ -91,12 +99,32 @@ def golden(kind_name: str) -> dict[str, np.ndarray]:
 def rows(kind_name: str) -> tuple[Row, ...]:
     """The table's lines of one kind: those of ggml's special blocks."""
     kind, arrays = registry.kind(kind_name), golden(kind_name)
+    if kind.is_plain:
+        return plain_rows(kind)
     blocks, decoded = arrays["adversarial_blocks"][SPECIAL], arrays["adversarial_dequant"][SPECIAL]
     scales = scale_bits(kind, blocks)
     return tuple(
         Row(kind, SPECIAL.start + i, tuple(scales[i].tolist()), blocks[i : i + 1], decoded[i])
         for i in range(len(blocks))
     )
+
+
+def plain_rows(kind: Kind) -> tuple[Row, ...]:
+    """Blocks of one value, for which ggml's output is that of the weight with these bits."""
+    blocks, (weight, _) = one_sign(kind, tuple(HALVES)), kind.block["w"].subdtype
+    bits = blocks.view(f"<u{weight.itemsize}")
+    decoded = ggml_by_code(kind)[bits] if weight.itemsize == 2 else bits.view("<f4")
+    return tuple(
+        Row(kind, SPECIAL.start + i, (half,), blocks[i : i + 1], decoded[i]) for i, half in enumerate(HALVES)
+    )
+
+
+def ggml_by_code(kind: Kind) -> np.ndarray:
+    """(65536,) float32: what ggml decodes from every code of a 16-bit float."""
+    arrays = golden(kind.name)
+    decoded = np.full(1 << 16, np.nan, np.float32)
+    decoded[arrays["adversarial_blocks"].view("<u2").reshape(-1)] = arrays["adversarial_dequant"].reshape(-1)
+    return decoded
 
 
 def all_rows() -> list[Row]:
@@ -110,7 +138,8 @@ def differing(got: np.ndarray, want: np.ndarray) -> int:
 
 def unequal(truth: np.ndarray, want: np.ndarray) -> int:
     """Positions of another class or value; zeros have no sign here."""
-    return int(((truth != want) & ~(np.isnan(truth) & np.isnan(want))).sum())
+    with np.errstate(invalid="ignore"):  # a signalling NaN made float64
+        return int(((truth != want) & ~(np.isnan(truth) & np.isnan(want))).sum())
 
 
 def tally(values: np.ndarray) -> str:
@@ -270,7 +299,7 @@ def kind_table(name: str) -> list[str]:
         decode, truth, matvec = here(row)
         cuda = ggml_cuda.says(name, row.group)
         lines.append(
-            f"| {row.number} | {row.label} | {tally(row.ggml)} | {cuda} | {decode} | {truth} | {matvec} |"
+            f"| {row.place} | {row.label} | {tally(row.ggml)} | {cuda} | {decode} | {truth} | {matvec} |"
         )
     return [*lines, ""]
 
@@ -312,6 +341,8 @@ def edge_cells(kind: Kind, number: int) -> tuple[str, str, str, str]:
 
 def scale_tally(kind: Kind, scales: np.ndarray) -> str:
     """Classes of float16 scales, the range of bytes."""
+    if kind.is_plain:
+        return "no scale"
     if form_of(kind) is not HALF:
         return f"{names_of(kind)[0]} in {scales.min()}..{scales.max()}"
     values = scales.astype(np.uint16).view(np.float16)

@@ -60,7 +60,8 @@ def test_all_is_every_text_once() -> None:
 
 def test_kinds_narrow_the_choice() -> None:
     assert jobs(["matvec/block"], False, ["q4_k"]) == [Job("matvec/block", "Q4_K")]
-    assert {job.kind for job in jobs([], True, ["F32"])} == {""}
+    assert jobs(["matvec/block"], False, ["F32"]) == [Job("matvec/block", "F32")]
+    assert {job.kind for job in jobs([], True, ["F32"])} == {"F32", ""}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_kinds_narrow_the_choice() -> None:
         (["matvec/block"], True, [], "name kernels"),
         (["matvec/none"], False, [], "no kernel named 'matvec/none'"),
         (["ffn/block"], False, [], "ffn/block has no text of its own"),
-        (["matvec/block"], False, ["F32"], "matvec/block has no text of its own for these kinds"),
+        (["rmsnorm/block"], False, ["Q4_0"], "rmsnorm/block has no text of its own for these kinds"),
         (["matvec/block"], False, ["Q9_Z"], "no kind named 'Q9_Z'"),
     ],
 )

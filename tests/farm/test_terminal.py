@@ -66,6 +66,15 @@ def test_ops_without_kinds_and_mixes_stand_below_the_table() -> None:
     assert line_with(text, "Q4_K+Q4_K+Q6_K:") == ["Q4_K+Q4_K+Q6_K:", "ffn/block", "·"]
 
 
+def test_f32_is_a_column_where_it_is_a_kind_and_a_line_where_there_is_none() -> None:
+    norm, matvec = Row("rmsnorm", "block", "F32", "exact"), Row("matvec", "block", "F32", "exact")
+    text = printed(matrix_of([capability(row=norm)], rows=[BLOCK, matvec, norm]))
+    assert line_with(text, "kernel ") == ["kernel", BLOCK.kind, "F32"]
+    assert line_with(text, "matvec/block") == ["matvec/block", "·", "·"]
+    assert line_with(text, "F32:") == ["F32:", "rmsnorm/block", "PASS"]
+    assert text.count("rmsnorm/block") == 1
+
+
 def test_each_build_has_a_table_of_its_own() -> None:
     text = printed(matrix_of([capability()], rows=[BLOCK, BLOCK_DEFAULT]))
     assert "build exact: 1 PASS\n" in text

@@ -187,10 +187,14 @@ def test_a_mix_that_no_op_lists_can_be_asked_for() -> None:
     assert {one.case.kinds for one in planned} == {("Q8_0", "Q8_0", "Q4_0")}
 
 
-def test_f32_selects_the_ops_without_kinds() -> None:
-    ops = {one.case.op for one in catalog.expand(Selection(kinds=("F32",)))}
-    assert ops == {name for name, op in registry.ops().items() if not op.matrices}
-    assert {"rmsnorm", "silu_mul"} < ops
+def test_f32_selects_its_cells_and_the_ops_without_kinds() -> None:
+    chosen = catalog.expand(Selection(kinds=("f32",)))
+    without = {one.case.op for one in chosen if not one.case.kinds}
+    assert without == {name for name, op in registry.ops().items() if not op.matrices}
+    assert without >= {"rmsnorm", "add_rmsnorm", "silu_mul"}
+    of_kind = {one.case.op for one in chosen if one.case.kinds}
+    assert of_kind == {one.case.op for one in catalog.expand(Selection(kinds=("F16",)))}
+    assert {one.case.kind for one in chosen} == {"F32"}
 
 
 @pytest.mark.parametrize(
@@ -335,7 +339,7 @@ def test_a_selection_gives_a_part_of_everything(kinds: tuple[str, ...], kernels:
     chosen = catalog.expand(Selection(kinds=kinds, kernels=kernels))
     assert EVERY_ONE.issuperset(chosen)
     if kinds:
-        assert all(set(kinds) & set(one.case.kinds) for one in chosen)
+        assert all(set(kinds) & set(one.case.kinds or (catalog.NO_KIND,)) for one in chosen)
     if kernels:
         assert all(f"{one.case.op}/{one.case.kernel}" in kernels for one in chosen)
     assert chosen == catalog.expand(Selection(kinds=kinds, kernels=kernels))

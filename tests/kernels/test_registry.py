@@ -14,11 +14,11 @@ from kernels.errors import UnknownName, UsageError
 from kernels.op import Kernel, LaunchKernel
 
 
-def test_q_kinds_come_first_and_names_are_in_order() -> None:
+def test_q_kinds_come_first_floats_last_and_names_are_in_order() -> None:
     names = list(registry.kinds())
     first = [name for name in names if name.startswith("Q")]
-    assert names[: len(first)] == sorted(first)
-    assert names[len(first) :] == sorted(set(names) - set(first))
+    last = ["BF16", "F16", "F32"]
+    assert names == [*sorted(first), *sorted(set(names) - set(first) - set(last)), *last]
     assert set(names) >= {"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"}
 
 

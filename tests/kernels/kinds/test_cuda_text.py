@@ -15,6 +15,7 @@ import pytest
 
 from kernels import registry, source
 from kernels.kind import Kind
+from tests.docs import specials
 from tests.docs.scale_forms import E4M3, form_of
 
 COMPILER = shutil.which("g++") or shutil.which("clang++")
@@ -101,9 +102,10 @@ class Compiled:
 
 
 def all_blocks(kind: Kind, golden: Load) -> np.ndarray:
-    """(n, block bytes): ggml's blocks, adversarial ones among them, and as many of random bytes."""
+    """(n, block bytes): ggml's blocks, special scales, and as many blocks of random bytes."""
     arrays = golden(kind.name)
     known = np.concatenate([arrays[name] for name in sorted(arrays) if name.endswith("blocks")])
+    known = np.concatenate([known, specials.one_sign(kind, tuple(sorted(form_of(kind).special)))])
     return np.concatenate([known, np.random.default_rng(3).integers(0, 256, known.shape, np.uint8)])
 
 
@@ -137,6 +139,9 @@ WRONG = {
     "Q6_K": [("sub & 6", "sub & 4"), ("(float)(signed char)scales[4]", "(float)scales[4]")],
     "TQ1_0": [("sub < 10 ? sub >> 1", "sub < 10 ? sub >> 2"), ("digit(first, n)", "digit(first, 4 - n)")],
     "TQ2_0": [("sub & 6", "sub & 2"), ("q >> 2 * run", "q >> 2 * (run ^ 1)")],
+    "F16": [("16 * sub + i", "16 * sub + (i ^ 1)"), ("2 * lane)", "(2 * lane ^ 2))")],
+    "BF16": [("at[2 * i + 1] << 24", "at[2 * i + 1] << 25"), ("<< 16);", "<< 15);")],
+    "F32": [("16 * sub + i", "16 * sub + (i ^ 1)"), ("4 * lane)", "(4 * lane ^ 4))")],
     "IQ4_NL": [("(4 * sub)", "(4 - 4 * sub)"), ("lane & 15", "lane & 7")],
     "IQ4_XS": [
         ("(sub & 1) << 2", "4 - ((sub & 1) << 2)"),

@@ -8,7 +8,7 @@ import pytest
 
 from kernels import registry
 from kernels.kind import CHUNK_WEIGHTS, Kind
-from tests.docs.scale_forms import HALF, fields_of, form_of, scale_bits
+from tests.docs.scale_forms import HALF, WIDE, fields_of, form_of, scale_bits
 
 KINDS = list(registry.kinds().values())
 NAMES = [kind.name for kind in KINDS]
@@ -34,7 +34,10 @@ def test_sizes_equal_those_of_gguf(kind: Kind) -> None:
     if kind.name == "Q2_0" and gguf_sizes(kind) is None:  # gguf 0.19
         assert (kind.elements, kind.block_bytes) == (64, 18)
         return
-    assert gguf_sizes(kind) == (kind.elements, kind.block_bytes)
+    sizes = gguf_sizes(kind)
+    assert sizes is not None
+    together = kind.elements if kind.is_plain else 1  # a plain number is a block of its own there
+    assert (together * sizes[0], together * sizes[1]) == (kind.elements, kind.block_bytes)
 
 
 @every_kind
@@ -57,9 +60,9 @@ def test_pinned_random_blocks_decode_finite(kind: Kind) -> None:
 def test_unpinned_random_blocks_leave_the_finite_or_the_pinned_range(kind: Kind) -> None:
     # The pin is needed: without it scales are Inf, NaN, anything up to 2^127 (E8M0) or past 448 (E4M3).
     blocks = random_blocks(kind)
-    w = kind.decode(blocks)
+    largest = np.abs(kind.decode(blocks)).max()  # NaN where there is one
     kind.pin(blocks)
-    assert not np.isfinite(w).all() or np.abs(w).max() > np.abs(kind.decode(blocks)).max()
+    assert not largest <= np.abs(kind.decode(blocks)).max()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name != "MXFP4"], ids=lambda kind: kind.name)
@@ -118,6 +121,8 @@ def test_poke_sets_every_scale_to_the_given_bits(kind: Kind) -> None:
     blocks = random_blocks(kind)
     bits = (np.arange(BLOCKS) * 131 % 65536).astype(np.uint16)
     kind.poke(blocks, bits)
+    if form_of(kind) is WIDE:
+        return  # tests/kernels/kinds/test_floats.py
     got = scale_bits(kind, blocks.view(np.uint8).reshape(BLOCKS, -1))
     assert got.size >= BLOCKS
     assert (got == (bits if form_of(kind) is HALF else bits & 0xFF)[:, None]).all()

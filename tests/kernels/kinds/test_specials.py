@@ -51,7 +51,7 @@ def test_ggmls_quantizer_makes_zeros_of_tiny_weights(kind: Kind) -> None:
 
 
 # Their d or m is a weight itself, of N(0, 3e4) one past 65,520; those of the others are a fraction of one.
-WEIGHTS_AS_SCALES = {"Q2_0", "Q4_1", "Q5_1", "TQ1_0", "TQ2_0"}
+WEIGHTS_AS_SCALES = {"F16", "Q2_0", "Q4_1", "Q5_1", "TQ1_0", "TQ2_0"}
 
 
 @half_kinds
