@@ -252,11 +252,29 @@ def fold_cells(s: Session, keys: Iterable[CellKey]) -> None:
 
 def rebuild(s: Session) -> int:
     """Throws all cells away and folds them again from evidence; returns how many there are."""
+    found = rebuilt(s)
     s.execute(sa.delete(capability))
-    query = sa.select(*(evidence.c[name] for name in CELL)).where(evidence.c.folded).distinct()
-    keys = [CellKey(*row) for row in s.execute(query)]
-    fold_cells(s, keys)
-    return len(keys)
+    if found:
+        s.execute(sa.insert(capability), [_row(cell) for cell in found.values()])
+    return len(found)
+
+
+def rebuilt(s: Session) -> dict[CellKey, Capability]:
+    """Every cell as its evidence makes it, whatever the table says; one source at a time."""
+    sources = s.execute(sa.select(evidence.c.source_digest).where(evidence.c.folded).distinct()).scalars()
+    found: dict[CellKey, Capability] = {}
+    for source in sources.all():
+        query = sa.select(*(evidence.c[name] for name in CELL)).where(
+            evidence.c.folded, evidence.c.source_digest == source
+        )
+        keys = [CellKey(*row) for row in s.execute(query.distinct())]
+        found |= {key: cell for key, lines in _findings(s, keys).items() if (cell := fold(lines))}
+    return found
+
+
+def stored(s: Session) -> dict[CellKey, Capability]:
+    """Every cell as the table has it."""
+    return {cell.key: cell for cell in cells(s)}
 
 
 def _findings(s: Session, keys: Sequence[CellKey]) -> dict[CellKey, list[Finding]]:

@@ -45,6 +45,7 @@ class Jobs:
     done: set[int]
     crashed: defaultdict[int, set[str]]  # job id to the attempts that crashed
     late: set[str] = field(default_factory=set)  # evidence ids
+    counted: set[int] = field(default_factory=set)  # jobs of which a crash was told
 
     def take(self, line: Evidence) -> Outcome:
         """What one line does to its job."""
@@ -66,6 +67,7 @@ class Jobs:
         if line.verdict is not Verdict.CRASH:
             return ""
         self.crashed[row.job_id].add(line.attempt_id)
+        self.counted.add(row.job_id)
         return "" if len(self.crashed[row.job_id]) >= CRASHES else "a crash counts when it happens again"
 
 
@@ -100,8 +102,7 @@ def complete_many(s: Session, epoch: int, lines: Sequence[Evidence], now_us: int
     was_live = [row for row in ended.values() if row.state in LIVE_STATES]
     end_attempts(s, was_live, "done", "", now_us)
     decide(s, [(o.job_id, o.verdict, o.evidence_id) for o in outcomes if o.job_id and o.decided], now_us)
-    counts = {row.job_id: len(jobs.crashed[row.job_id]) for row in rows.values() if row.attempt_id in crashes}
-    _count_crashes(s, counts)
+    _count_crashes(s, {job_id: len(jobs.crashed[job_id]) for job_id in jobs.counted})
     requeue(s, [row for row in was_live if row.job_id not in jobs.done], now_us, avoid=True)
     _confirm(s, [o.job_id for o in outcomes if o.decided and o.job_id and jobs.crashed[o.job_id]], jobs.late)
     return tuple(outcomes)
