@@ -61,7 +61,12 @@ WRONG = [
     ("engine", {"src/blocks.cuh": (("qs[i - 16] >> 4", "qs[i - 16] & 15"),)}, "Q4_0", "element ("),
     ("engine", {"src/blocks.cuh": ((") - 8", ") - 7"),)}, "Q4_0", "element ("),
     ("engine", {"src/q8_1.cuh": (("/ 127.0f", "/ 128.0f"),)}, "Q8_0", "element ("),
-    ("engine", {"src/half.h": (("0xfffu + (bits", "0u + 0u * (bits"),)}, "Q8_0", "element ("),
+    (
+        "engine",
+        {"src/half.h": (("__float2half_rn(value)", "__float2half_rn(value * 1.001f)"),)},
+        "Q8_0",
+        "element (",
+    ),
     ("engine", {"matvec.toml": (('computes_on = "q8_1"', 'computes_on = "x"'),)}, "Q8_0", "element ("),
     (
         "engine",
@@ -91,12 +96,12 @@ def test_the_check_build_names_the_users_file_and_line():
 
 def test_what_does_not_compile_says_the_users_file_and_line():
     found = ran(
-        edited("engine", {"src/half.h": (("float size = fraction", "float size == fraction"),)}),
+        edited("engine", {"src/half.h": (("return __half2float", "return __half3float"),)}),
         SMALL,
         "Q8_0",
     )
     assert found.verdict is Verdict.REJECT
-    assert found.reason.startswith("src/half.h:7:"), found.reason
+    assert found.reason.startswith("src/half.h:6:"), found.reason
 
 
 def test_a_grid_past_the_limit_of_one_shape_is_a_reject_with_its_line():
@@ -349,3 +354,21 @@ def test_a_union_of_kinds_with_and_without_a_tensor_scale_has_one_signature():
     }
     assert ran(edited("walk", edits), SMALL, "Q8_0").verdict is Verdict.PASS
     assert ran(edited("walk", edits), SMALL, "NVFP4").verdict is Verdict.FAIL  # it decodes Q8_0 alone
+
+
+HEADERS = (
+    "cuda_fp16.h", "cuda_bf16.h", "cuda.h", "cuda_runtime.h", "device_launch_parameters.h", "vector_types.h",
+    "stdint.h", "cstdint", "math.h", "cmath", "assert.h", "cassert", "stdio.h", "cstdio", "stddef.h",
+    "cstddef",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("backend_name", ["host", "nvrtc"])
+def test_headers_that_engines_include_are_there(backend_name):
+    if backend_name == "nvrtc":
+        pytest.importorskip("cuda.bindings.nvrtc")
+    one = "fmaxf(sqrtf(fabsf(roundf(0.0f))), 1.0f) * fminf(fmaf(1.0f, 1.0f, 0.0f), 1.0f)"
+    text = "".join(f"#include <{name}>\n" for name in HEADERS)
+    text += SILU_CU.replace("out[i] = ", f"out[i] = {one} * ")
+    found = ran(written(k_toml=SILU, k_cu=text), N300, backend_name=backend_name)
+    assert found.verdict is Verdict.PASS, found.reason

@@ -25,6 +25,7 @@ RUNTIME = Path(__file__).parent / "runtime"
 SOURCES = (
     "thread.h", "called.h", "halves.h", "cuda_host.h", "fibers.h", "faults.h", "shadow.h", "hooks.h",
     "scheduler.cpp", "small_floats.h", "include/cuda_fp16.h", "include/cuda_bf16.h", "include/cuda_runtime.h",
+    "include/cuda.h", "include/device_launch_parameters.h", "include/vector_types.h",
 )  # fmt: skip
 SEARCHED = (f"-I{RUNTIME}", f"-I{RUNTIME / 'include'}")  # by a text's own #include as well
 CANDIDATES = ("g++", "clang++", "c++")

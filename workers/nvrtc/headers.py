@@ -28,21 +28,25 @@ typedef unsigned long long uintptr_t;
 #define INT32_MAX 2147483647
 #define UINT32_MAX 4294967295u
 """
-# Their own: a text may ask for them, and NVRTC defines size_t and the like by itself.
-OWN = {"stdint.h": INTEGERS, "cstdint": INTEGERS, "stddef.h": "", "cstddef": "", "cuda_runtime.h": ""}
+# What NVRTC declares without being asked, so that these have nothing left to say.
+BUILT_IN = (
+    "stddef.h", "cstddef", "math.h", "cmath", "assert.h", "cassert", "stdio.h", "cstdio", "cuda.h",
+    "cuda_runtime.h", "device_launch_parameters.h", "vector_types.h",
+)  # fmt: skip
+OWN = {"stdint.h": INTEGERS, "cstdint": INTEGERS, **dict.fromkeys(BUILT_IN, "")}
 MISSING = re.compile(r'(?:could not|cannot) open source file "([^"]+)"')
 OF_CUDA = re.compile(r"(cuda|mma|cooperative_groups|math_constants|vector_|device_|sm_)\w*(\.h|\.hpp)?")
-INSTALL = "set CUDA_HOME, or ./run pip install nvidia-cuda-runtime-cu12"
+INSTALL = "./run pip install -e '.[nvrtc]', or set CUDA_HOME"
 
 
 @cache
 def folder() -> str:
-    """Where CUDA's headers lie: $CUDA_HOME, /usr/local/cuda, or the packages beside NVRTC; empty: nowhere."""
+    """Where CUDA's headers lie: $CUDA_HOME, the packages beside NVRTC, or /usr/local/cuda; empty: nowhere."""
     named = [
         Path(os.environ[name]) / "include" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)
     ]
     installed = [Path(path) / "nvidia" / "cuda_runtime" / "include" for path in sys.path if path]
-    for place in (*named, Path("/usr/local/cuda/include"), *installed):
+    for place in (*named, *installed, Path("/usr/local/cuda/include")):
         if (place / "cuda_fp16.h").is_file():
             return str(place)
     return ""

@@ -140,14 +140,21 @@ inline float __fsqrt_rn(float x) { return __builtin_sqrtf(x); }
 inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline float __fdividef(float a, float b) { return a / b; }
 
-inline float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-inline float sqrtf(float x) { return __builtin_sqrtf(x); }
-inline float fabsf(float x) { return __builtin_fabsf(x); }
-inline float floorf(float x) { return __builtin_floorf(x); }
-inline float ceilf(float x) { return __builtin_ceilf(x); }
-inline float truncf(float x) { return __builtin_truncf(x); }
-inline float roundf(float x) { return __builtin_roundf(x); }
-inline float rintf(float x) { return __builtin_rintf(x); }
+// As C declares them, so that a text may include <cmath> too; the compiler knows them, and all of these are exact.
+extern "C" {
+float fmaf(float a, float b, float c) noexcept;
+float sqrtf(float x) noexcept;
+float fabsf(float x) noexcept;
+float floorf(float x) noexcept;
+float ceilf(float x) noexcept;
+float truncf(float x) noexcept;
+float rintf(float x) noexcept;
+float nearbyintf(float x) noexcept;
+float roundf(float x) noexcept;
+float fmodf(float x, float y) noexcept;
+float copysignf(float x, float y) noexcept;
+int abs(int x) noexcept;
+}
 inline float rsqrtf(float x) { return (float)(1.0 / __builtin_sqrt((double)x)); }
 #define expf(x) __host_expf(x)   // a macro: the compiler would fold the expf it knows, with another rounding
 #define __expf(x) __host_expf(x)
@@ -155,11 +162,11 @@ inline float rsqrtf(float x) { return (float)(1.0 / __builtin_sqrt((double)x)); 
 #define isinf(x) __builtin_isinf(x)
 
 // PTX: the operand that is a number wins over NaN, and +0 is above -0.
-inline float fmaxf(float a, float b) {
+extern "C" inline float fmaxf(float a, float b) noexcept {
   if (a == b) return __uint_as_float(__float_as_uint(a) & __float_as_uint(b));
   return a != a ? b : b != b ? a : a > b ? a : b;
 }
-inline float fminf(float a, float b) {
+extern "C" inline float fminf(float a, float b) noexcept {
   if (a == b) return __uint_as_float(__float_as_uint(a) | __float_as_uint(b));
   return a != a ? b : b != b ? a : a < b ? a : b;
 }
@@ -175,7 +182,6 @@ HOST_MIN_MAX(unsigned long long)
 #undef HOST_MIN_MAX
 inline float min(float a, float b) { return fminf(a, b); }
 inline float max(float a, float b) { return fmaxf(a, b); }
-inline int abs(int x) { return x < 0 ? -x : x; }
 
 // The conversions saturate and turn NaN into 0, as the GPU's do.
 inline int __float2int_rn(float x) {

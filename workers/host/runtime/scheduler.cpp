@@ -316,7 +316,7 @@ void __host_trap(const char *what, int line) {
 }
 
 // The steps and coefficients are those of kernels/exp32.py, which gives them to the compiler.
-float __host_expf(float x) {
+float __host_expf(float x) noexcept {
   static const double polynomial[] = {FARM_EXP_POLYNOMIAL};  // highest power first
   if (x != x) return x;
   double clamped = x > FARM_EXP_CLAMP ? FARM_EXP_CLAMP : x < -FARM_EXP_CLAMP ? -FARM_EXP_CLAMP : (double)x;

@@ -71,7 +71,7 @@ unsigned __host_ballot(unsigned mask, int predicate, int line);
 [[noreturn]] void __host_diverged(int line);
 [[noreturn]] void __host_barriers_differ(int line);
 [[noreturn]] void __host_trap(const char *what, int line);
-float __host_expf(float x);
+float __host_expf(float x) noexcept;
 }
 
 // ---- switching ---------------------------------------------------------------------------------------------

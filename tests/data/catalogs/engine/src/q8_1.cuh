@@ -15,7 +15,7 @@ __device__ inline void quantize(const float *x, Activations *out, int lane) {
     for (int flip = 16; flip > 0; flip /= 2)
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, flip));
     const float d = most / 127.0f;
-    out->q[lane] = (int8_t)(most == 0.0f ? 0.0f : rounded(value / d));
+    out->q[lane] = (int8_t)(most == 0.0f ? 0.0f : roundf(value / d));
     if (lane == 0)
         out->d = to_half(d);
 }

@@ -1,0 +1,2 @@
+// What it declares, every text has already.
+#pragma once
