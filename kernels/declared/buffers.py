@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from kernels import dtypes, packing, registry
-from kernels.declared.declaration import BUFFER_DTYPES, Declaration, Scratch
+from kernels import packing, registry
+from kernels.declared.declaration import BUFFER_DTYPES, OUTPUT_DTYPES, Declaration, Scratch
 from kernels.declared.mistake import Misdeclared, Mistake
 from kernels.model import Buffer, Case, Role, packed
 from kernels.op import Ids, JudgedOp, Matrix, Vector
@@ -41,14 +41,7 @@ def _vector(case: Case, operand: Vector | Ids) -> Buffer:
         return packed(operand.name, operand.shape, Role.IN, "i4")
     if operand.weights:
         return packed(operand.name, operand.shape, Role.IN)
-    whole = x_buffer(operand.name, operand.shape, case.layout)
-    stored = dtypes.STORED[case.x_dtype]
-    size = dtypes.dtype(stored).itemsize
-    if size == 4:
-        return whole
-    strides = tuple(stride // 4 * size for stride in whole.strides)
-    behind = size * (math.prod(operand.shape) + case.layout.x_slack)
-    return replace(whole, dtype=stored, strides=strides, nbytes=case.layout.x_offset + behind)
+    return x_buffer(operand.name, operand.shape, case.layout, case.x_dtype)
 
 
 def with_output(
@@ -56,7 +49,7 @@ def with_output(
 ) -> tuple[Buffer, ...]:
     """The inputs and the output, which may take the place of an input."""
     shape, output = op.out_shape(case), declaration.output
-    stored = dtypes.STORED[output.dtype]
+    stored = OUTPUT_DTYPES[output.dtype]
     if not output.inout:
         return (*given, replace(packed("out", shape, Role.OUT, stored), fill=output.fill))
     taken = next(one for one in given if one.name == output.inout)

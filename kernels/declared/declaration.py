@@ -9,6 +9,7 @@ from enum import StrEnum
 from kernels.declared.mistake import Place
 from kernels.declared.pack import CUBIN
 from kernels.declared.table import Formula
+from kernels.dtypes import STORED
 
 # Types of scalar arguments as CUDA names them by size, and as numpy does.
 DTYPES = {"i32": "i4", "u32": "u4", "i64": "i8", "u64": "u8", "f32": "f4", "f64": "f8"}
@@ -16,8 +17,9 @@ DTYPES = {"i32": "i4", "u32": "u4", "i64": "i8", "u64": "u8", "f32": "f4", "f64"
 BUFFER_DTYPES = {
     **DTYPES, "i8": "i1", "u8": "u1", "i16": "i2", "u16": "u2", "f16": "f2", "bf16": "bf16",
 }  # fmt: skip
-# Types that activations and output may have; `kernels.dtypes` says what they hold.
-VALUE_DTYPES = ("f32", "f16", "bf16")
+# Types that activations may have, and what an output may be in a buffer; q8_1 is bytes, of ops that quantize.
+VALUE_DTYPES = tuple(STORED)
+OUTPUT_DTYPES = {**STORED, "q8_1": "u1"}
 
 
 class ComputesOn(StrEnum):
@@ -85,7 +87,7 @@ class Scratch:
 class Output:
     """The output's type, what it is before a run, and whether repeats give the same bits."""
 
-    dtype: str = "f32"  # of VALUE_DTYPES
+    dtype: str = "f32"  # of OUTPUT_DTYPES
     fill: float | None = None  # None: poison
     inout: str = ""  # the input whose place it takes
     deterministic: bool = True

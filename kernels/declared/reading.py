@@ -228,8 +228,9 @@ def _outputs(table: Table, scope: Scope) -> Output:
     inout = one.one_of("inout", scope.activations)
     if inout:
         scope.replaced = inout
+    known = scope.output_dtypes
     output = Output(
-        one.one_of("dtype", VALUE_DTYPES, "f32"),
+        one.one_of("dtype", known, known[0]),
         None if fill is None else float(fill),
         inout,
         one.flag("deterministic", True),

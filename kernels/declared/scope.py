@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from kernels import packing, registry, tensor_scale
+from kernels.declared.declaration import VALUE_DTYPES
 from kernels.declared.expression import FUNCTIONS, names
 from kernels.declared.mistake import Place, no_such
 from kernels.declared.table import Formula, Table
@@ -65,6 +66,12 @@ class Scope:
     @property
     def activations(self) -> list[str]:
         return [part.name for part in self._operands if isinstance(part, Vector) and not part.weights]
+
+    @property
+    def output_dtypes(self) -> tuple[str, ...]:
+        """The types that an output may have, the usual one first: numbers, or what a quantizer writes."""
+        written = {kernel.out_dtype for kernel in registry.built_in().values() if kernel.op == self.op.name}
+        return VALUE_DTYPES if written & set(VALUE_DTYPES) or not written else tuple(sorted(written))
 
     @property
     def weights(self) -> list[str]:

@@ -372,3 +372,49 @@ def test_headers_that_engines_include_are_there(backend_name):
     text += SILU_CU.replace("out[i] = ", f"out[i] = {one} * ")
     found = ran(written(k_toml=SILU, k_cu=text), N300, backend_name=backend_name)
     assert found.verdict is Verdict.PASS, found.reason
+
+
+QUANTIZES = """
+name = "mine"
+op = "quantize_q8_1"
+[[step]]
+entry_point = "k.cu::mine"
+args = ["x", "out"]
+grid = ["rows * n / 32"]
+block = ["warp"]
+"""
+Q8_1 = """
+#include <cuda_fp16.h>
+struct Block { half d, s; signed char q[32]; };
+__global__ void mine(const float *x, Block *out) {
+    const float value = x[blockIdx.x * 32 + threadIdx.x];
+    float most = fabsf(value);
+    for (int flip = 16; flip > 0; flip /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, flip));
+    const float d = most / 127.0f;
+    const int q = d == 0.0f ? 0 : (int)roundf(value * (1.0f / d));
+    int sum = q;
+    for (int flip = 16; flip > 0; flip /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, flip);
+    Block &block = out[blockIdx.x];
+    block.q[threadIdx.x] = (signed char)q;
+    if (threadIdx.x == 0) {
+        block.d = __float2half_rn(d);
+        block.s = __float2half_rn(d * (float)sum);
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("edit", "verdict"),
+    [
+        (("roundf", "roundf"), Verdict.PASS),
+        (("/ 127.0f", "/ 128.0f"), Verdict.FAIL),
+        (("block.s =", "block.d ="), Verdict.FAIL),
+    ],
+)
+def test_a_quantizer_of_ones_own_is_judged_byte_for_byte(edit, verdict):
+    workload = Workload(Shape.of(n=96, rows=5), repeats=2)
+    found = ran(written(k_toml=QUANTIZES, k_cu=Q8_1.replace(*edit)), workload)
+    assert found.verdict is verdict, found.reason
+    assert found.comparison is not None
+    assert (found.case.out_dtype, found.comparison.positions) == ("q8_1", 5 * 3 * 36)
