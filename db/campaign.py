@@ -42,6 +42,7 @@ class CampaignRow:
     paused_us: int | None = None  # None while its jobs are leased
     cancelled_us: int | None = None  # None unless nothing more of it is to run
     retry_of: int | None = None  # the campaign whose bad jobs these are
+    pack: str = ""  # address of its kernels' catalog; empty for the farm's own
 
     @property
     def done(self) -> int:
@@ -76,10 +77,14 @@ def create(
     now_us: int,
     priority: int = 0,
     retry_of: int | None = None,
+    pack: str = "",
 ) -> int:
-    """Stores a selection, its cases and one waiting job per case and target; returns the campaign's id."""
+    """Stores a selection, its cases and one waiting job per case and target; returns the campaign's id.
+
+    `pack` is the address of the stored catalog that the kernels are in; empty for the farm's own.
+    """
     values = {"selection": selection, "rule": rule, "priority": priority, "created_us": now_us}
-    inserting = sa.insert(campaign).values(**values, retry_of=retry_of)
+    inserting = sa.insert(campaign).values(**values, retry_of=retry_of, pack=pack)
     (campaign_id,) = s.execute(inserting).inserted_primary_key or (0,)
     store_cases(s, [item.case for item in planned])
     rows = [_planned_row(item, campaign_id, place) for place, item in enumerate(_neighbours(planned))]
@@ -224,6 +229,7 @@ def _campaign_row(
         paused_us=row.paused_us,
         cancelled_us=row.cancelled_us,
         retry_of=row.retry_of,
+        pack=row.pack,
         waiting=states[row.id, "waiting"],
         leased=states[row.id, "leased"],
         verdicts=found,

@@ -55,6 +55,7 @@ class Leased:
     inputs_digest: str  # empty where nobody has made the inputs yet
     repeats: int
     rule: Rule
+    pack: str = ""  # address of the catalog that the case's kernel is in; empty for the farm's own
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def ended(s: Session, attempt_ids: Iterable[str]) -> set[str]:
 def _open_targets(s: Session, worker: Worker) -> Sequence[Any]:
     """Where open campaigns have jobs for the worker's class and backends."""
     query = (
-        sa.select(target, campaign.c.priority, campaign.c.rule)
+        sa.select(target, campaign.c.priority, campaign.c.rule, campaign.c.pack)
         .join(campaign, campaign.c.id == target.c.campaign_id)
         .where(
             campaign.c.closed_us.is_(None),
@@ -195,10 +196,10 @@ def _claim(s: Session, row: Any, where: sa.ColumnElement[bool], limit: int) -> l
         .limit(limit)
         .with_for_update(of=job, skip_locked=True)
     )
-    return [_leased(found, Rule(row.rule)) for found in s.execute(query)]
+    return [_leased(found, Rule(row.rule), row.pack) for found in s.execute(query)]
 
 
-def _leased(row: Any, rule: Rule) -> Leased:
+def _leased(row: Any, rule: Rule, pack: str) -> Leased:
     return Leased(
         attempt_id=str(uuid.uuid4()),
         job_id=row.id,
@@ -209,6 +210,7 @@ def _leased(row: Any, rule: Rule) -> Leased:
         inputs_digest=row.inputs_digest,
         repeats=row.repeats,
         rule=rule,
+        pack=pack,
     )
 
 

@@ -72,6 +72,15 @@ blob = Table(
     Column("content", LargeBinary, nullable=False),  # UTF-8 where it is a text
 )
 
+pack = Table(
+    "pack",
+    metadata,
+    Column("address", SHA256, ForeignKey("blob.sha256"), primary_key=True),
+    Column("digest", SHA256, nullable=False),  # without names and descriptions
+    Column("kernels_json", Text, nullable=False),  # a list of op/name
+    Column("stored_us", BigInteger, nullable=False),  # when it was submitted or imported last
+)
+
 source = Table(
     "source",
     metadata,
@@ -94,6 +103,7 @@ campaign = Table(
     Column("paused_us", BigInteger),  # null while its jobs are leased
     Column("cancelled_us", BigInteger),  # null unless nothing more of it is to run
     Column("retry_of", RowId, ForeignKey("campaign.id")),  # the campaign whose bad jobs these are
+    Column("pack", String(64), nullable=False, server_default=""),  # of its kernels; empty: the farm's own
 )
 
 planned = Table(

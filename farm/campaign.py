@@ -17,11 +17,12 @@ from db.cases import known_inputs, remember_inputs
 from db.job import PlannedCase, Target
 from db.needs import Needs
 from db.session import Database, Session
-from farm import gguf_cases
+from farm import gguf_cases, user_catalog
 from farm.gguf_cases import Listed
 from farm.workload_file import Left
 from kernels import catalog, codec, inputs, registry, source
 from kernels.catalog import Planned, Selection
+from kernels.declared.catalog import Catalog
 from kernels.errors import FarmError
 from kernels.model import Case, Device, FromFile, Role, Rule
 from workers.boards import Board, executes, matches
@@ -68,6 +69,7 @@ class Order:
     only: Only | None = None
     gguf: GgufFile | None = None
     workloads: Workloads | None = None
+    catalog: str = ""  # address of the user's catalog that its kernels are in; empty for the farm's own
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,18 @@ class Submitted:
     jobs: int
 
 
-def submit(database: Database, order: Order, work: Work, boards: Sequence[Board], now_us: int) -> Submitted:
-    """Stores the campaign of an order; FarmError, and no row, where it yields no job."""
+def submit(
+    database: Database,
+    order: Order,
+    work: Work,
+    boards: Sequence[Board],
+    now_us: int,
+    found: Catalog | None = None,
+) -> Submitted:
+    """Stores the campaign of an order; FarmError, and no row, where it yields no job.
+
+    `found` is the user's catalog that is searched, if the order names one.
+    """
     planned = work.planned
     targets = [target(name, b.device) for b in boards for name in b.backends]
     runs = not targets or any(not target.per_source for target in targets)
@@ -104,6 +116,8 @@ def submit(database: Database, order: Order, work: Work, boards: Sequence[Board]
         known |= make_inputs([item.case for item in kept], known)
     with database.writing() as s:
         store_sources(s, kept)
+        if found:
+            user_catalog.store(s, found.pack, now_us)
         remember_inputs(s, known)
         campaign_id = campaign.create(
             s,
@@ -112,6 +126,7 @@ def submit(database: Database, order: Order, work: Work, boards: Sequence[Board]
             planned=[checked(item, known) for item in kept],
             targets=targets,
             now_us=now_us,
+            pack=order.catalog,
         )
         jobs = campaign.campaign_row(s, campaign_id).jobs
     return Submitted(campaign_id, jobs)

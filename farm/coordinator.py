@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from db import campaign, device, queue
+from db import campaign, device, pack, queue
 from db.campaign import CampaignRow
 from db.cases import remember_inputs
 from db.epoch import demand_epoch, raise_epoch
@@ -21,7 +21,20 @@ from farm.campaign import deadline_s, targets_here
 from farm.writer import Writer
 from kernels.model import Verdict
 from workers import protocol
-from workers.protocol import Acknowledged, Ask, Complete, Hello, Lease, Leases, Renew, Renewed, Welcome
+from workers.packs import shipped
+from workers.protocol import (
+    Acknowledged,
+    Ask,
+    Complete,
+    Fetch,
+    Fetched,
+    Hello,
+    Lease,
+    Leases,
+    Renew,
+    Renewed,
+    Welcome,
+)
 
 TTL_S = 6.0
 RETRY_AFTER_S = 0.5  # a worker that found nothing asks again, since another's lease may come back
@@ -117,6 +130,12 @@ class Coordinator:
         lines = zip(message.evidence, outcomes, strict=True)
         self._drop(line.attempt_id for line, outcome in lines if outcome.job_id is not None)
         return Acknowledged(tuple(line.evidence_id for line in message.evidence))
+
+    def fetch(self, message: Fetch) -> Fetched:
+        """The content of a catalog; FarmError where the database has none of that address."""
+        self._known(message.worker_id, message.epoch)
+        with self._database.reading() as s:
+            return Fetched(shipped(pack.get(s, message.address)))
 
     def reap(self) -> None:
         """Takes back the leases that nobody renewed in time, and those held for too long all the same."""
@@ -256,4 +275,5 @@ def _lease(leased: queue.Leased) -> Lease:
         repeats=leased.repeats,
         rule=leased.rule,
         deadline_s=deadline_s(leased.case),
+        pack=leased.pack,
     )

@@ -132,8 +132,14 @@ def _dossier(
         block=fields_of(kind, _block_hex(line)),
         current_digest=source_digest(Row(case.op, case.kernel, case.kind, case.build.value)),
         sources=_sources(s, line) if line else (),
-        command=f"farm run --case {shlex.quote(codec.canonical(case))} --backend {backend}{_arch(line)}",
+        command=f"farm run {_catalog(case)}--case {shlex.quote(codec.canonical(case))} "
+        f"--backend {backend}{_arch(line)}",
     )
+
+
+def _catalog(case: Case) -> str:
+    """What names the catalog of a kernel that isn't the farm's own; its folder is known to its author."""
+    return "" if f"{case.op}/{case.kernel}" in registry.built_in() else "--catalog DIR "
 
 
 def _arch(line: Evidence | None) -> str:

@@ -29,6 +29,7 @@ from farm.gguf_cases import Listed
 from farm.progress import Bar
 from farm.uses import Coverage, coverage
 from kernels import codec
+from kernels.declared.catalog import Catalog
 from kernels.errors import FarmError, UsageError
 from workers import boards
 from workers.boards import Board
@@ -50,27 +51,27 @@ class Way:
     as_json: bool
 
 
-def submit_and_finish(url: str, order: Order, way: Way) -> int:
+def submit_and_finish(url: str, order: Order, way: Way, found: Catalog | None = None) -> int:
     """Stores the campaign of an order and runs it, here or by the head that runs; gives the exit code."""
     work = plan(order)
     if not way.without_ray and (head := head_on(url)):
         database = open_existing(url)
-        campaign_id = submit(database, order, work, (), wall_clock()).campaign_id
+        campaign_id = submit(database, order, work, (), wall_clock(), found).campaign_id
         return watch(database, head, campaign_id, way, work.listed)
     here = boards.matching(boards.survey(order.backends), order.device)
     database = open_database(url)
     with only_farm_on(database):
-        submitted = submit(database, order, work, here, wall_clock())
+        submitted = submit(database, order, work, here, wall_clock(), found)
         for item in work.listed:
             click.echo(f"{item.name}: {item.reason}", err=True)
         return finish(database, submitted.campaign_id, here, way, work.listed)
 
 
-def submit_and_leave(url: str, order: Order, as_json: bool) -> int:
+def submit_and_leave(url: str, order: Order, as_json: bool, found: Catalog | None = None) -> int:
     """Stores the campaign of an order for whoever leases: a head, a gateway, or `farm resume` later."""
     work = plan(order)
     database = open_database(url)
-    campaign_id = submit(database, order, work, (), wall_clock()).campaign_id
+    campaign_id = submit(database, order, work, (), wall_clock(), found).campaign_id
     if as_json:
         with database.reading() as s:
             click.echo(json.dumps(_figures(campaign.campaign_row(s, campaign_id), work.listed)))

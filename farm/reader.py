@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from db import capability, device, sabotage
 from db.session import Session
+from farm import user_catalog
 from farm.matrix import Claim, Matrix, Row, Sabotaged, pivot, row_of
 from farm.targets import target_gpus
 from kernels import catalog, registry, source
@@ -15,7 +16,12 @@ from kernels.model import Build
 
 
 def read_matrix(s: Session, now_us: int) -> Matrix:
-    """Every cell that this catalog has or that evidence names, stale against this catalog."""
+    """Every cell that this catalog or a stored one has, or that evidence names, stale against them."""
+    with user_catalog.searching_stored(s):
+        return _read_matrix(s, now_us)
+
+
+def _read_matrix(s: Session, now_us: int) -> Matrix:
     found = capability.cells(s)
     boards = [seen.device for seen in device.devices(s)]
     claims = claims_for(row_of(cell) for cell in found)

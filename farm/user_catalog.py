@@ -1,29 +1,23 @@
-"""A user's catalog on the command line: read, checked, searched, and kept where a child process finds it."""
+"""Users' catalogs on the command line and in the database: read, searched, stored, and found again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
+from db import pack as packs_of
+from db.pack import StoredPack
+from db.session import Session
 from kernels import registry
 from kernels.declared import catalog
 from kernels.declared.catalog import Catalog
+from kernels.declared.pack import Pack
+from kernels.errors import FarmError
+from kernels.op import Kernel
 from workers import packs
+from workers.packs import searching
 
-
-@contextmanager
-def searching(folder: str | None) -> Iterator[Catalog | None]:
-    """While in it, the kernels of a catalog's folder are found beside the farm's own; without one, nothing.
-
-    UsageError, with the first mistake's file and line, where anything in it is wrong.
-    """
-    if not folder:
-        yield None
-        return
-    found = catalog.load(packs.read(Path(folder)))
-    with registry.searching(found.kernels):
-        yield found
+__all__ = ["address_of", "searching", "searching_stored", "store", "stored_kernels"]
 
 
 def address_of(found: Catalog | None, kernel_id: str) -> str:
@@ -32,3 +26,29 @@ def address_of(found: Catalog | None, kernel_id: str) -> str:
         return ""
     packs.keep(found.pack, packs.store())
     return found.pack.address
+
+
+def store(s: Session, pack: Pack, now_us: int) -> None:
+    """Puts a catalog into the database, from where workers fetch it."""
+    kernels = tuple(catalog.load(pack).kernels)
+    packs_of.put(s, StoredPack(pack.address, pack.digest, kernels, pack.to_bytes()), now_us)
+
+
+@contextmanager
+def searching_stored(s: Session) -> Iterator[None]:
+    """While in it, every kernel of a stored catalog is found, as the newest catalog that has it says."""
+    with registry.searching(stored_kernels(s)):
+        yield
+
+
+def stored_kernels(s: Session) -> Mapping[str, Kernel]:
+    """Kernel id to the newest stored kernel of that name; those that this farm can't read are left out."""
+    newest = packs_of.newest(s)
+    found: dict[str, Kernel] = {}
+    for address in dict.fromkeys(newest.values()):
+        try:
+            loaded = catalog.load(Pack.from_bytes(packs_of.get(s, address), address))
+        except FarmError:  # of another version of the farm: its cells are stale
+            continue
+        found |= {name: kernel for name, kernel in loaded.kernels.items() if newest[name] == address}
+    return {name: kernel for name, kernel in found.items() if name not in registry.built_in()}

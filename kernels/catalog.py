@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, product
 
 from kernels import registry, source
@@ -165,11 +166,17 @@ def cells(builds: Iterable[Build] = ()) -> tuple[CellName, ...]:
 def digest() -> str:
     """SHA-256 over the source digests of every cell in the default builds: what a worker's checkout has.
 
-    A user's catalog isn't part of it: its kernels travel with their cases.
+    Of the farm's own kernels alone: users' catalogs travel with their campaigns.
     """
-    sha = hashlib.sha256()
     with registry.searching({}):
-        for build, (kernel, kinds) in product(DEFAULT_BUILDS, _kernels_by_kinds()):
+        return _digest()
+
+
+@cache
+def _digest() -> str:
+    sha = hashlib.sha256()
+    for build in DEFAULT_BUILDS:
+        for kernel, kinds in _kernels_by_kinds():
             sha.update(f"{kernel.id} {kind_label(kinds)} {source.digest(kernel.id, kinds, build)}\n".encode())
     return sha.hexdigest()
 

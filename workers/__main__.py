@@ -13,11 +13,12 @@ from pathlib import Path
 
 from kernels import catalog, codec, registry, source
 from kernels.catalog import Planned, Selection
+from kernels.declared.catalog import Catalog
 from kernels.errors import FarmError, UsageError
 from kernels.model import Build, Case, Device, Evidence, Rule, Verdict
 from kernels.tiers import Tier
 from workers import backend as backends
-from workers import bundle
+from workers import bundle, packs
 from workers.backend import Unavailable
 from workers.standalone import Order, run_cases
 
@@ -65,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=[tier.value for tier in Tier],
         help="quick unless named",
     )
+    run_.add_argument("--catalog", metavar="DIR", help="kernels of your own, declared in this folder")
     run_.add_argument("--backend", default="host", help="how to run: %(default)s unless given")
     run_.add_argument(
         "--device", default="*", metavar="GLOB", help="class, slug or UUID; the first that fits"
@@ -146,13 +148,22 @@ def first_fitting(devices: Sequence[Device], glob: str) -> Device:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Runs a selection and prints one line a case."""
-    planned = catalog.expand(selection(given))
+    """Runs a selection, of a user's catalog where one is named, and prints one line a case."""
+    with packs.searching(given.catalog) as found:
+        return _run(given, found)
+
+
+def _run(given: argparse.Namespace, found: Catalog | None) -> int:
+    wanted = selection(given)
+    planned = catalog.expand(found.selected(wanted) if found else wanted)
     if not planned:
         raise FarmError("the selection has no cases; leave out --family or --kind, or name a --shape")
     device = first_fitting(backends.backend(given.backend).devices(), given.device)
-    order = Order(given.backend, device, Rule(given.rule), given.deadline, given.minutes)
+    address = packs.keep(found.pack, packs.store()).name if found else ""
+    order = Order(given.backend, device, Rule(given.rule), given.deadline, given.minutes, address)
     writer = bundle.Writer(given.bundle)
+    if found:
+        writer.carry(found.pack)
     if writer.found.torn:
         print(f"workers: {writer.found.torn}", file=sys.stderr)
     left = remaining(planned, order, writer.found.evidence)
@@ -177,7 +188,7 @@ def run(given: argparse.Namespace) -> int:
 def selection(given: argparse.Namespace) -> Selection:
     """What the words and options select; naming nothing at all needs --all-kinds."""
     named = (given.words, given.op, given.kernel, given.kind)
-    if bool(given.all_kinds) == any(named):
+    if bool(given.all_kinds) == any(named) and not given.catalog:
         raise UsageError("give KERNEL [KIND] [SHAPE], or some of --op, --kernel and --kind, or --all-kinds")
     kernels, kinds, shapes = _words(given.words)
     if given.tier and (shapes or given.shape):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -10,8 +11,22 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol
 
+from kernels.declared.pack import Pack
+from kernels.errors import FarmError
 from kernels.model import Build, Case, Device, Evidence
-from workers.protocol import Ask, Complete, Coordinator, Hello, Lease, Renew, StaleEpoch, Unreachable, Welcome
+from workers import packs
+from workers.protocol import (
+    Ask,
+    Complete,
+    Coordinator,
+    Fetch,
+    Hello,
+    Lease,
+    Renew,
+    StaleEpoch,
+    Unreachable,
+    Welcome,
+)
 from workers.request import Request
 from workers.runner import new_id
 from workers.spool import Spool
@@ -155,6 +170,8 @@ class Agent:
         worker_id, epoch = self._who()
         limit = self._batch if self._last_full else self.device.slots
         answer = self._coordinator.lease(Ask(worker_id, epoch, limit))
+        for address in {lease.pack for lease in answer.leases} - {""}:
+            self._hold(address)
         with self._changed:
             self._last_full = len(answer.leases) >= limit
             self._drained = answer.drained and not answer.leases
@@ -162,6 +179,19 @@ class Agent:
             self._waiting.extend(answer.leases)
             self._changed.notify_all()
         return bool(answer.leases)
+
+    def _hold(self, address: str) -> None:
+        """Fetches a user's catalog, unless it is here; without it its cases end as ERROR, and say so."""
+        if packs.is_kept(address):
+            return
+        worker_id, epoch = self._who()
+        try:
+            content = packs.received(self._coordinator.fetch(Fetch(worker_id, epoch, address)).content)
+            packs.keep(Pack.from_bytes(content, address), packs.store())
+        except (StaleEpoch, Unreachable):
+            raise
+        except FarmError as error:
+            print(f"workers: catalog {address[:12]} can't be had: {error}", file=sys.stderr, flush=True)
 
     def _has_room(self) -> bool:
         """Whether it is time for more: early enough that no slot waits for the answer."""
@@ -281,6 +311,8 @@ def request(lease: Lease, device: Device) -> Request:
         lease.attempt_id,
         lease.source_digest,
         lease.inputs_digest,
+        pack=lease.pack,
+        packs=str(packs.store()) if lease.pack else "",
     )
 
 

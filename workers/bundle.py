@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from kernels import codec
+from kernels.declared.pack import Pack
 from kernels.errors import FarmError
 from kernels.model import Evidence
+from workers import packs
 
 FORMAT = "kernel-farm evidence"
 VERSION = 1
+PACK = "catalog"  # of a line that carries a user's catalog: its address
 START = "0" * 64  # what the header line is chained to
 
 
@@ -29,6 +32,7 @@ class Bundle:
     """What a file holds."""
 
     evidence: tuple[Evidence, ...]
+    packs: tuple[Pack, ...]  # users' catalogs that the evidence's kernels are in
     chain: str  # SHA-256 of the last whole line, hex
     nbytes: int  # of the header and the whole lines
     torn: str = ""  # what was dropped at the end; empty if nothing was
@@ -74,11 +78,15 @@ def read(path: Path) -> Bundle:
         raise DamagedBundle(f"{path}: line 1: {'no whole line' if rest else 'an empty file'}, want a header")
     chain = _check_header(path, whole[0])
     found: list[Evidence] = []
+    carried: list[Pack] = []
     for number, text in enumerate(whole[1:], 2):
         body, chain = _unchained(path, number, text, chain)
-        found.append(_evidence(path, number, body))
+        if isinstance(body, dict) and set(body) == {PACK, "content"}:
+            carried.append(_pack(path, number, body))
+        else:
+            found.append(_evidence(path, number, body))
     torn = f"{path}: line {len(whole) + 1}: torn after {len(rest)} bytes, dropped" if rest else ""
-    return Bundle(tuple(found), chain, len(data) - len(rest), torn)
+    return Bundle(tuple(found), tuple(carried), chain, len(data) - len(rest), torn)
 
 
 def _check_header(path: Path, text: bytes) -> str:
@@ -118,6 +126,13 @@ def _evidence(path: Path, number: int, body: Any) -> Evidence:
     return evidence
 
 
+def _pack(path: Path, number: int, body: dict[str, Any]) -> Pack:
+    try:
+        return Pack.from_bytes(packs.received(str(body["content"])), str(body[PACK]))
+    except FarmError as error:
+        raise DamagedBundle(f"{path}: line {number}: {error}; the file is refused") from None
+
+
 def sync_folder(folder: Path) -> None:
     """Puts a file's name on disk, as fsync does its content."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -146,7 +161,7 @@ class Writer:
         try:
             self._lock(path)
             begun = b"\n" in path.read_bytes()  # a torn header is a file that never began
-            self.found = read(path) if begun else Bundle((), START, 0)
+            self.found = read(path) if begun else Bundle((), (), START, 0)
         except FarmError:
             self._file.close()
             raise
@@ -161,6 +176,11 @@ class Writer:
     def append(self, evidence: Evidence) -> None:
         """Writes one line, which outlives this process; sync() makes it outlive the machine."""
         self._write(evidence)
+
+    def carry(self, pack: Pack) -> None:
+        """Writes a user's catalog, unless the file has it: whoever imports the evidence needs it."""
+        if pack not in self.found.packs:
+            self._write({PACK: pack.address, "content": packs.shipped(pack.to_bytes())})
 
     def sync(self) -> None:
         """Returns when all that was appended is on disk."""

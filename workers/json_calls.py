@@ -1,4 +1,4 @@
-"""The four calls as JSON texts, for whatever carries text between an agent and its coordinator."""
+"""The calls as JSON texts, for whatever carries text between an agent and its coordinator."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from workers.protocol import (
     Ask,
     Complete,
     Coordinator,
+    Fetch,
+    Fetched,
     Hello,
     Leases,
     Renew,
@@ -23,7 +25,9 @@ from workers.protocol import (
 
 A = TypeVar("A")
 
-MESSAGES: dict[str, type[Any]] = {"hello": Hello, "lease": Ask, "renew": Renew, "complete": Complete}
+MESSAGES: dict[str, type[Any]] = {
+    "hello": Hello, "lease": Ask, "renew": Renew, "complete": Complete, "fetch": Fetch
+}  # fmt: skip
 STALE = "StaleEpoch"  # in place of an answer
 
 
@@ -58,6 +62,9 @@ class Caller:
 
     def complete(self, message: Complete) -> Acknowledged:
         return self._call("complete", message, Acknowledged)
+
+    def fetch(self, message: Fetch) -> Fetched:
+        return self._call("fetch", message, Fetched)
 
     def _call(self, call: str, message: Any, answers: type[A]) -> A:
         said = _parsed(self._carry(call, codec.canonical(message)))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import stat
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
@@ -14,7 +16,7 @@ from pathlib import Path
 from kernels import registry
 from kernels.declared import catalog, twin
 from kernels.declared.catalog import Catalog
-from kernels.declared.pack import SUFFIXES, Pack, refuses_size, refuses_whole
+from kernels.declared.pack import MOST_STREAM_BYTES, SUFFIXES, Pack, refuses_size, refuses_whole
 from kernels.errors import FarmError, UsageError
 from workers.request import Request
 from workers.state import state_folder
@@ -85,6 +87,27 @@ def keep(pack: Pack, into: Path) -> Path:
     return target
 
 
+def is_kept(address: str) -> bool:
+    return (store() / address).is_dir()
+
+
+def shipped(content: bytes) -> str:
+    """A pack's content as it crosses in a message."""
+    return base64.b64encode(zlib.compress(content)).decode("ascii")
+
+
+def received(text: str) -> bytes:
+    """The content of a message; FarmError for what is none, or would unpack to more than a pack may hold."""
+    try:
+        unpacking = zlib.decompressobj()
+        content = unpacking.decompress(base64.b64decode(text, validate=True), MOST_STREAM_BYTES)
+    except (ValueError, zlib.error) as error:
+        raise FarmError(f"the catalog that came is damaged: {error}") from None
+    if unpacking.unconsumed_tail or not unpacking.eof:
+        raise FarmError(f"the catalog that came is cut short or has more than {MOST_STREAM_BYTES:,} bytes")
+    return content
+
+
 def load(address: str, below: Path) -> Catalog:
     """The catalog kept under an address; FarmError where it isn't there, or isn't what it was."""
     return _load(address, str(below))
@@ -99,6 +122,20 @@ def _load(address: str, below: str) -> Catalog:
     if pack.address != address:
         raise FarmError(f"{folder} is not catalog {address[:12]} any more but {pack.address[:12]}; remove it")
     return catalog.load(pack)
+
+
+@contextmanager
+def searching(folder: str | None) -> Iterator[Catalog | None]:
+    """While in it, the kernels of a catalog's folder are found beside the farm's own; without one, nothing.
+
+    UsageError, with the first mistake's file and line, where anything in it is wrong.
+    """
+    if not folder:
+        yield None
+        return
+    found = catalog.load(read(Path(folder)))
+    with registry.searching(found.kernels):
+        yield found
 
 
 @contextmanager

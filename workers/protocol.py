@@ -66,6 +66,7 @@ class Lease:
     repeats: int
     rule: Rule
     deadline_s: float  # from its start
+    pack: str = ""  # address of the user's catalog that the case's kernel is in; empty for the farm's own
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,27 @@ class Acknowledged:
     evidence_ids: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Fetch:
+    """A worker asks for a user's catalog that a lease named."""
+
+    worker_id: str
+    epoch: int
+    address: str
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The catalog's content, compressed with zlib, as base64; its SHA-256 is the address once unpacked."""
+
+    content: str
+
+
 class Coordinator(Protocol):
-    """The four calls, as an agent sees them; a stale epoch is answered with StaleEpoch."""
+    """The calls, as an agent sees them; a stale epoch is answered with StaleEpoch."""
 
     def hello(self, message: Hello) -> Welcome: ...
     def lease(self, message: Ask) -> Leases: ...
     def renew(self, message: Renew) -> Renewed: ...
     def complete(self, message: Complete) -> Acknowledged: ...
+    def fetch(self, message: Fetch) -> Fetched: ...

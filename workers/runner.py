@@ -314,6 +314,10 @@ def save_output(plan: Plan, run: Run, path: Path) -> None:
 
 
 def ended(request: Request, verdict: Verdict, reason: str, started_us: int, finished_us: int) -> Evidence:
-    """Evidence for a case whose own process can't write it any more, or that never ran."""
+    """Evidence for a case whose own process can't write it any more, or that never ran.
+
+    Its source is the one asked for: a process that has another ends the case by itself.
+    """
     draft = Draft(request, lambda: finished_us, lambda phase: None, started_us)
+    draft.source_digest = request.source_digest
     return draft.evidence(verdict, reason)

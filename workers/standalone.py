@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from kernels.catalog import Planned
 from kernels.model import Device, Evidence, Rule
+from workers import packs
 from workers.isolate import Isolated
 from workers.request import Request
 from workers.runner import new_id
@@ -26,6 +27,7 @@ class Order:
     rule: Rule = Rule.BOUND
     deadline_s: float = 120.0  # for each case
     minutes: float = 0.0  # after which no further case is started; 0: no limit
+    pack: str = ""  # address of the user's catalog that the cases' kernels are in
 
 
 def run_cases(
@@ -68,4 +70,7 @@ def run_cases(
 
 
 def request(item: Planned, order: Order) -> Request:
-    return Request(new_id(), item.case, order.backend, order.device, item.repeats, order.rule)
+    return Request(
+        new_id(), item.case, order.backend, order.device, item.repeats, order.rule,
+        pack=order.pack, packs=str(packs.store()) if order.pack else "",
+    )  # fmt: skip

@@ -9,6 +9,7 @@ import click
 
 from db.evidence import import_lines
 from db.session import open_database
+from farm import user_catalog
 from farm.cli import options
 from farm.coordinator import wall_clock
 from workers.bundle import read
@@ -31,6 +32,8 @@ def import_(bundles: tuple[str, ...], url: str, as_json: bool) -> int:
         if bundle.torn:
             click.echo(f"farm: {bundle.torn}", err=True)
         with database.writing() as s:
+            for pack in bundle.packs:
+                user_catalog.store(s, pack, wall_clock())
             report = import_lines(s, bundle.evidence, wall_clock())
         rows.append(
             {"bundle": name, "new": report.new, "repeated": report.repeated, "torn": bool(bundle.torn)}

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from db.capability import TROUBLE
 from db.session import open_existing
-from farm import build_text, dossier
+from farm import build_text, dossier, user_catalog
 from farm.cli import options
 from farm.dossier import Dossier, Field
 from farm.marks import mark, timestamp
@@ -39,7 +39,7 @@ def show(name: str, with_source: bool, as_json: bool, url: str) -> None:
     worst of its builds.
     """
     database = open_existing(url)
-    with database.reading() as s:
+    with database.reading() as s, user_catalog.searching_stored(s):
         if name.isascii() and name.isdigit():
             found: tuple[Dossier, ...] = (dossier.of_job(s, int(name[:DIGITS])),)
         else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from farm import workload_file
+from farm import user_catalog, workload_file
 from farm.campaign import GgufFile, Only, Order, Workloads, not_run
 from farm.cli import options
 from farm.drive import Way, submit_and_finish, submit_and_leave
@@ -23,7 +23,7 @@ from workers.boards import wanted_backends
 SELECTS = ("kinds", "ops", "kernels", "shapes", "tiers", "families", "only")
 WHAT = (
     "nothing selected; give --all-kinds, or any of --kind, --op, --kernel, --shape, --tier, --family, "
-    "--only, --gguf, --workloads"
+    "--only, --gguf, --workloads, --catalog"
 )
 
 
@@ -56,6 +56,12 @@ WHAT = (
     "--backend", "backends", multiple=True, help="host, and cuda where there is a board, unless named."
 )
 @click.option("--device", default="*", metavar="GLOB", help="By class, board name or UUID.")
+@click.option(
+    "--catalog",
+    "catalog_folder",
+    metavar="DIR",
+    help="The kernels of your own that this folder declares: docs/CATALOGS.md.",
+)
 @click.option("--gguf", type=options.FILE, help="Run this file's own weights.")
 @click.option("--workloads", type=options.FILE, help="Run the shapes of this file, most used first.")
 @click.option("--batch", type=click.IntRange(1), help="With --gguf: mul_mm too, for that many tokens.")
@@ -71,8 +77,8 @@ WHAT = (
 @options.database
 @options.as_json
 def submit(
-    all_kinds: bool, check: bool, gguf: str | None, workloads: str | None, batch: int | None,
-    rows: int | None, detach: bool, local: bool, url: str, as_json: bool, **words: Any,
+    all_kinds: bool, check: bool, catalog_folder: str | None, gguf: str | None, workloads: str | None,
+    batch: int | None,    rows: int | None, detach: bool, local: bool, url: str, as_json: bool, **words: Any,
 ) -> int:  # fmt: skip
     """Run a selection of cases and show the matrix.
 
@@ -82,24 +88,31 @@ def submit(
     farm submit --gguf model.gguf --batch 33
     farm submit --kind Q4_K --tier full --tier models
     farm submit --kind Q4_K --workloads shapes.csv
+    farm submit --catalog my-kernels
     farm submit --all-kinds --only stale
     farm submit --all-kinds --check
 
     Exit code 3 where a verdict is bad. After Ctrl-C `farm resume` goes on.
     """
-    if not (all_kinds or gguf or workloads or any(words[name] for name in SELECTS)):
+    if not (all_kinds or gguf or workloads or catalog_folder or any(words[name] for name in SELECTS)):
         raise UsageError(WHAT)
+    if catalog_folder and gguf:
+        raise UsageError("--catalog and --gguf don't go together; name a --shape, --tier or --workloads")
     demand_one_of(
         **{"--shape": words["shapes"], "--tier": words["tiers"], "--gguf": gguf, "--workloads": workloads}
     )
     if check:
         words["builds"] = (*words["builds"], Build.CHECK.value)
-    wanted = order(gguf_file(gguf, batch, rows), **words)
-    if workloads:
-        wanted = with_uses(wanted, Path(workloads))
-    if detach:
-        return submit_and_leave(url, wanted, as_json)
-    return submit_and_finish(url, wanted, Way(local, as_json))
+    with user_catalog.searching(catalog_folder) as found:
+        wanted = order(gguf_file(gguf, batch, rows), **words)
+        if found:
+            selection = found.selected(wanted.selection)
+            wanted = replace(wanted, selection=selection, catalog=found.pack.address)
+        if workloads:
+            wanted = with_uses(wanted, Path(workloads))
+        if detach:
+            return submit_and_leave(url, wanted, as_json, found)
+        return submit_and_finish(url, wanted, Way(local, as_json), found)
 
 
 def demand_one_of(**sources: object) -> None:

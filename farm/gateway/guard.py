@@ -15,6 +15,8 @@ from workers.protocol import (
     Ask,
     Complete,
     Coordinator,
+    Fetch,
+    Fetched,
     Hello,
     Leases,
     Renew,
@@ -121,6 +123,10 @@ class Guarded:
         for line in message.evidence:
             self._demand_device(line.device)
         return self._coordinator.complete(replace(message, evidence=tuple(map(marked, message.evidence))))
+
+    def fetch(self, message: Fetch) -> Fetched:
+        self._ledger.demand(message.worker_id, self._token.id)
+        return self._coordinator.fetch(message)
 
     def _demand_device(self, device: Device) -> None:
         if not matches(device, self._token.devices):

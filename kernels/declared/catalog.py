@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from kernels import registry
+from kernels.catalog import Selection
 from kernels.declared import reading, signature, units
 from kernels.declared.cubin import arch
 from kernels.declared.declaration import EntryPoint, StepOf
 from kernels.declared.kernel import DeclaredKernel
 from kernels.declared.mistake import Misdeclared, Mistake, Mistakes, Place, no_such
 from kernels.declared.pack import Pack
+from kernels.errors import UnknownName
 from kernels.inputs import FIXTURE_VERSION
 from kernels.model import Build, Case, Seeded
 
@@ -38,6 +40,15 @@ class Catalog:
     @cached_property
     def digest(self) -> str:
         return self.pack.digest
+
+    def selected(self, selection: Selection) -> Selection:
+        """The selection among this catalog's kernels alone; UnknownName for a kernel that it hasn't."""
+        known = {name: kernel for kernel in self.kernels.values() for name in (kernel.id, kernel.name)}
+        for name in selection.kernels:
+            if name not in known:
+                raise UnknownName("kernel of the catalog", name, list(self.kernels))
+        named = [known[name].id for name in selection.kernels or self.kernels]
+        return replace(selection, kernels=tuple(dict.fromkeys(named)))
 
 
 def load(pack: Pack) -> Catalog:

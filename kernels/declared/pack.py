@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from kernels import codec
-from kernels.errors import UsageError
+from kernels.errors import FarmError, UsageError
 
 DECLARATION = ".toml"
 CUBIN = ".cubin"
@@ -21,6 +21,7 @@ TOLD_APART = ("name", "author", "description")  # of a declaration: words that c
 MOST_FILES = 1000
 MOST_FILE_BYTES = 16 << 20
 MOST_BYTES = 64 << 20
+MOST_STREAM_BYTES = MOST_BYTES + MOST_FILES * 4096  # with the paths
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,29 @@ class Pack:
 
         Packs that differ in a kernel's name alone have one digest, but a case of one is none of the other.
         """
-        sha = hashlib.sha256()
-        for path, content in self.files:
-            sha.update(f"{len(path.encode())} {path} {len(content)}\n".encode())
-            sha.update(content)
-        return sha.hexdigest()
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """Every file behind a line of its path's length, its path and its own length."""
+        return b"".join(
+            f"{len(path.encode())} {path} {len(content)}\n".encode() + content for path, content in self.files
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, address: str) -> Pack:
+        """The pack of `to_bytes`; FarmError where it isn't the one of that address."""
+        if hashlib.sha256(data).hexdigest() != address:
+            raise FarmError(f"what came is not catalog {address[:12]}; fetch it again")
+        files: dict[str, bytes] = {}
+        at = 0
+        while at < len(data):
+            end = data.index(b"\n", at)
+            length, _, rest = data[at:end].decode("utf8").partition(" ")
+            path = rest.encode()[: int(length)].decode("utf8")
+            size = int(rest[len(path) :])
+            files[path] = data[end + 1 : end + 1 + size]
+            at = end + 1 + size
+        return cls.of(files)
 
     @cached_property
     def digest(self) -> str:

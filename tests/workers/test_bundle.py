@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kernels.declared.pack import Pack
 from kernels.errors import FarmError
 from kernels.model import Evidence, Verdict
 from tests.workers.cases import matvec_case, request_for
-from workers import bundle
+from workers import bundle, packs
 from workers.bundle import DamagedBundle
 from workers.runner import ended
 from workers.spool import Spool
@@ -173,3 +174,28 @@ def test_second_agent_is_refused_while_the_first_has_the_board(tmp_path: Path) -
         Spool(tmp_path / "s.jsonl")
     first.close()
     Spool(tmp_path / "s.jsonl").close()
+
+
+PACK = Pack.of({"k.toml": b'name = "k"\n', "k.cu": b"// text\n"})
+
+
+def test_a_bundle_carries_a_catalog_once(tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    for number in range(2):
+        writer = bundle.Writer(path)
+        writer.carry(PACK)
+        writer.append(evidence(number))
+        writer.close()
+    found = bundle.read(path)
+    assert found.packs == (PACK,)
+    assert found.evidence == (evidence(0), evidence(1))
+
+
+def test_a_catalog_that_is_not_what_its_address_says_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    text, chain = bundle.line(bundle.header(), bundle.START)
+    other = packs.shipped(PACK.to_bytes() + b"x")
+    line, _ = bundle.line({bundle.PACK: PACK.address, "content": other}, chain)
+    path.write_text(text + line)
+    with pytest.raises(DamagedBundle, match=r"line 2: what came is not catalog"):
+        bundle.read(path)

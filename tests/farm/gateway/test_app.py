@@ -143,9 +143,9 @@ def test_a_damaged_message_is_one_line(door, text: str | bytes, why: str) -> Non
     assert len(said) <= 500
 
 
-def test_an_unknown_call_names_the_four(door) -> None:
+def test_an_unknown_call_names_those_there_are(door) -> None:
     status, said = door.post("drop", "{}", door.token())
-    assert (status, said) == (400, "no call named 'drop'; there are hello, lease, renew, complete")
+    assert (status, said) == (400, "no call named 'drop'; there are hello, lease, renew, complete, fetch")
 
 
 def test_a_huge_message_is_not_read_to_its_end(door, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from kernels.declared.pack import MOST_BYTES, MOST_FILES, Pack, refuses_whole
-from kernels.errors import UsageError
+from kernels.errors import FarmError, UsageError
 
 FILES = {
     "k.toml": b'name = "k"\nop = "silu_mul"\nauthor = "a"\n',
@@ -61,3 +63,20 @@ def test_more_than_a_pack_holds_is_refused():
     assert "1,001 files, the most are 1,000" in refuses_whole(MOST_FILES + 1, 0)
     assert "bytes, the most are" in refuses_whole(1, MOST_BYTES + 1)
     assert refuses_whole(MOST_FILES, MOST_BYTES) == ""
+
+
+def test_a_pack_crosses_as_bytes_whose_digest_is_its_address():
+    first = Pack.of(FILES | {"src/ä b 7.inc": b"\n12 x 3\n\0", "empty.h": b""})
+    data = first.to_bytes()
+    assert hashlib.sha256(data).hexdigest() == first.address
+    assert Pack.from_bytes(data, first.address) == first
+    for wrong in (data[:-1], data + b"x", b""):
+        with pytest.raises(FarmError, match=f"what came is not catalog {first.address[:12]}"):
+            Pack.from_bytes(wrong, first.address)
+
+
+@pytest.mark.parametrize("path", ["../escape.cu", "/etc/x.cu", "a/../../b.cu"])
+def test_a_pack_from_elsewhere_has_no_path_outside(path):
+    data = f"{len(path)} {path} 1\nx".encode()
+    with pytest.raises(UsageError, match="is no file inside the catalog"):
+        Pack.from_bytes(data, hashlib.sha256(data).hexdigest())
