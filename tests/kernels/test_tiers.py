@@ -85,7 +85,7 @@ def test_models_has_the_real_shapes_and_what_follows_from_them() -> None:
     assert {case.shape["batch"] for case in cases(Tier.MODELS, "mul_mm")} == {512}
     qkv = {str(case.shape) for case in cases(Tier.MODELS, "multi_matvec", "Q4_K")}
     assert qkv >= {"4096x1024x4096", "1024x256x1152"}
-    assert {case.op for case in cases(Tier.MODELS, kind="F32")} == {"rmsnorm", "add_rmsnorm", "silu_mul"}
+    assert {case.op for case in cases(Tier.MODELS, kind="F32")} >= {"rmsnorm", "add_rmsnorm", "silu_mul"}
 
 
 @pytest.mark.parametrize(("cols", "padded"), [(1152, 1280), (1408, 1536)])
