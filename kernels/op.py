@@ -182,6 +182,10 @@ class LaunchKernel(Kernel):
     def chain(self, step: Step) -> int:
         """The longest chain of additions that one output element goes through."""
 
+    def held_to(self, step: Step, truth: Truth) -> Truth:
+        """The truth of products with its matrix, by its own limits where it computes in less than float32."""
+        return truth
+
 
 class SelfContained(LaunchKernel):
     """A kernel that brings its own texts and digests: none of them is kept beyond it."""

@@ -193,6 +193,8 @@ ZOO = (
         (("block[AT_QS + lane] =", "if (lane != 31) block[AT_QS + lane] ="),),
     ),
     Wrong("the sum of q without its scale", "quantize_q8_1/warp", "", (("d * (float)sum", "(float)sum"),)),
+    Wrong("bias of 1024 for 1032", "matvec/ladder_v5", "Q4_0", (("0x64086408u", "0x64006400u"),)),
+    Wrong("pairs of neighbours", "matvec/ladder_v5", "Q4_0", (("xs[0], xs[4]", "xs[0], xs[1]"),)),
     Wrong("eps ignored", "rmsnorm/block", "", (("+ eps)", ")"),)),
     Wrong("residual ignored", "add_rmsnorm/fused", "", (("+ residual[", "+ 0.0f * residual["),)),
     Wrong(

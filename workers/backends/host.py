@@ -21,7 +21,7 @@ from workers.machine import cpu_device
 from workers.state import compile_cache
 
 # What a GPU does in hardware and the host's runtime in code of its own.
-SUBSTITUTE = re.compile(r"\b(expf|rsqrtf)\s*\(")
+SUBSTITUTE = re.compile(r"\b(expf|rsqrtf|halves_fma|halves_sub)\s*\(")
 
 
 @dataclass(frozen=True)

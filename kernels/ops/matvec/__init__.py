@@ -88,7 +88,9 @@ class Matvec(JudgedOp):
         weights = step.arrays["weights"]
         x = step.arrays["x"].astype(np.float64)
         want, scale = oracle.sums(step.kind, weights, x, kernel.arithmetic)
-        return compare.linear_truth(want, scale, kernel.chain(step), step, products=len(x))
+        return kernel.held_to(
+            step, compare.linear_truth(want, scale, kernel.chain(step), step, products=len(x))
+        )
 
 
 OP = Matvec()

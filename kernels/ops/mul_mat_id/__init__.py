@@ -117,7 +117,9 @@ class MulMatId(JudgedOp):
             np.abs(x),
             lambda rows, xs: oracle.dot(oracle.magnitudes(kind, rows, kernel.arithmetic), xs),
         )
-        return compare.linear_truth(want, sizes, kernel.chain(step), step, products=x.shape[-1])
+        return kernel.held_to(
+            step, compare.linear_truth(want, sizes, kernel.chain(step), step, products=x.shape[-1])
+        )
 
     def factors(self, step: Step, index: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         token, slot, row = index

@@ -102,7 +102,9 @@ class MulMm(JudgedOp):
         weights = step.arrays["weights"]
         x = step.arrays["x"].astype(np.float64)  # (batch, cols)
         want, scale = oracle.sums(step.kind, weights, x, kernel.arithmetic)
-        return compare.linear_truth(want, scale, kernel.chain(step), step, products=x.shape[1])
+        return kernel.held_to(
+            step, compare.linear_truth(want, scale, kernel.chain(step), step, products=x.shape[1])
+        )
 
 
 OP = MulMm()

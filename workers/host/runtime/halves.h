@@ -48,6 +48,9 @@ inline unsigned short __host_half_sub(unsigned short a, unsigned short b) {
 }
 
 // Pairs of float16 in a word, the low one first, as the f16x2 instructions take them.
+inline unsigned __host_halves_of(float low, float high) {
+  return __host_double_to_half(low) | (unsigned)__host_double_to_half(high) << 16;
+}
 inline unsigned __host_halves_fma(unsigned a, unsigned b, unsigned c) {
   return __host_half_fma(a, b, c) | (unsigned)__host_half_fma(a >> 16, b >> 16, c >> 16) << 16;
 }
