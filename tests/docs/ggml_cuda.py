@@ -29,6 +29,14 @@ MINUS_MIN = PRODUCT | {
     "inf": "as the CPU: Inf - Inf and Inf * 0 are NaN",
     "zero": "as the CPU",
 }
+PLUS_M = PRODUCT | {
+    "inf": "as the CPU: Inf * 0 is NaN",
+    "max": "float32 target as the CPU, f16 target Inf from 65520 on; dot product: f16 products (`__hmul2`) of d "
+    "and m with the activations' scale and sum, Inf from 65520 on",
+    "subnormal": "as the CPU; dot product: f16 products, which lose bits and become 0",
+    "zero": "as the CPU",
+}
+ONE_BIT = PRODUCT | {"inf": "as the CPU: Inf of the bit's sign, no code is 0"}
 EIGHT_TIMES = PRODUCT | {
     "inf": "convert.cu: all NaN (d*q + (-8d)); dequantize.cuh: as the CPU",
     "zero": "convert.cu: +0 for every code; dequantize.cuh: as the CPU",
@@ -56,9 +64,21 @@ def _super(name: str, says: dict[str, str], sums: str = NO_SUM, dot: str = "impl
     return Reading((dequantize, f"vecdotq.cuh:vec_dot_{name}_q8_1_{dot}"), says, sums)
 
 
+M_SUM = f"{HALF_SUM}, and its product with m is f16 too"
 MMQ_HALF = "mmvq: no f16 sum; mmq (impl_mmq): " + HALF_SUM
 
 READ = {
+    "Q1_0": _scalar("q1_0", "vec_dot_q1_0_q8_1", ONE_BIT, NO_SUM),
+    "Q4_1": Reading(
+        (
+            "convert.cu:dequantize_block_q4_1",
+            "dequantize.cuh:dequantize_q4_1",
+            "vecdotq.cuh:vec_dot_q4_1_q8_1_impl",
+        ),
+        PLUS_M,
+        M_SUM,
+    ),
+    "Q5_1": _scalar("q5_1", "vec_dot_q5_1_q8_1_impl", PLUS_M, M_SUM),
     "Q4_0": Reading(
         (
             "convert.cu:dequantize_block_q4_0",
