@@ -28,7 +28,7 @@ class Choice:
     families: tuple[str, ...] = ("ordinary",)  # of the activations
     seed: int = 1
     rows: int = DEFAULT_ROWS  # a matrix with more rows is sampled
-    batch: int = 0  # tokens for mul_mm and mul_mat_id; 0 makes no mul_mm case
+    batch: int = 0  # tokens of mul_mm, gemm and mul_mat_id; 0 makes cases of the last alone, for one
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Layer:
 
 
 def cases(held: Held, choice: Choice) -> tuple[Case, ...]:
-    """matvec, mul_mm, mul_mat_id for matrices of a wanted kind, ffn and multi_matvec for layers of such."""
+    """matvec, mul_mm and the like for matrices of a wanted kind, ffn and multi_matvec for layers of such."""
     wanted = [tensor for tensor in held.tensors if not _why_not(held, tensor, choice.kinds)]
     found = [case for tensor in wanted for case in _matrix_cases(held, tensor, choice)]
     for layer in layers(held.tensors):
@@ -137,7 +137,8 @@ def _matrix_cases(held: Held, tensor: Tensor, choice: Choice) -> Iterator[Case]:
     yield from _cases("matvec", held, (tensor,), Shape.of(rows=rows, cols=tensor.cols), weights, choice)
     if choice.batch:
         shape = Shape.of(rows=rows, cols=tensor.cols, batch=choice.batch)
-        yield from _cases("mul_mm", held, (tensor,), shape, weights, choice)
+        for op in ("mul_mm", "gemm"):
+            yield from _cases(op, held, (tensor,), shape, weights, choice)
     if tensor.experts > 1:
         rows = max(1, choice.rows // tensor.experts) if choice.rows else 0
         shape, weights = experts_of(tensor, held.sha256, rows, choice.batch or 1)

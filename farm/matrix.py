@@ -18,6 +18,7 @@ from farm.targets import TargetGpu
 from kernels.errors import UsageError
 from kernels.model import Device, Verdict
 
+OF_TEXTS = {"host", "builds"}  # rungs that speak of a CUDA text
 CPU_RUNGS = {"twin": ("twin", "host"), "host": ("host",)}  # rung -> backends whose evidence shows it on a CPU
 
 
@@ -38,6 +39,7 @@ class Claim:
     source_digest: str  # empty where this catalog has no such kernel or kind
     listed: bool = True  # false: only evidence names it, so it has cells only where it ran
     packing: str = ""  # the kernel's weight layout; empty: GGML's blocks
+    library: bool = False  # a library does it: what one machine's shows says nothing about another's
 
 
 @dataclass(frozen=True)
@@ -269,6 +271,8 @@ def _cell(column: Column, claim: Claim, found: Sequence[Capability], elsewhere: 
     if column.backend == "cuda":
         rungs |= elsewhere.rungs(claim.row, source_digest, column.sm)
         built = elsewhere.built(claim.row, claim.source_digest, column.sm)
+    if claim.library:
+        rungs -= OF_TEXTS
     place = (column.device_class, column.device or None, column.backend, *claim.row)
     ordered = tuple(rung for rung in RUNGS if rung in rungs)
     if shown is None:

@@ -35,7 +35,7 @@ def _body(evidence: Evidence) -> Iterator[str]:
     if evidence.rule_verdict:
         yield _row("rule", f"{evidence.rule_verdict} by {evidence.rule}, which decides this run")
     if evidence.comparison:
-        yield from _figures(evidence.comparison)
+        yield from _figures(evidence.comparison, any(launch.library for launch in evidence.launches))
     if evidence.case.scalars:
         yield _row("scalars", scalar_words(evidence.case))
     for number, launch in enumerate(evidence.launches):
@@ -53,7 +53,7 @@ def _body(evidence: Evidence) -> Iterator[str]:
     yield _row("case", evidence.case_id)
 
 
-def _figures(found: Comparison) -> Iterator[str]:
+def _figures(found: Comparison, by_library: bool) -> Iterator[str]:
     yield _row("positions", f"{found.positions:,} judged by {found.judge}, {found.bad:,} outside the bound")
     yield _row("bound ratio", f"{found.bound_ratio:.4g}  (1 is the edge)")
     against = "the oracle: there is no twin" if found.twinless else "the twin"
@@ -61,7 +61,8 @@ def _figures(found: Comparison) -> Iterator[str]:
     yield _row("nmse", f"{found.nmse:.4g}")
     yield _row("NaN positions", "equal" if found.nan_positions_equal else "differ")
     if not found.twinless:
-        yield _row("bits", "equal to the twin's" if found.bit_exact else "differ from the twin's")
+        bits = "equal to the twin's" if found.bit_exact else "differ from the twin's"
+        yield _row("bits", f"{bits}; a library adds in an order of its own" if by_library else bits)
     if found.worst:
         yield _row("worst", _worst(found.worst))
         if found.worst.block:
@@ -75,6 +76,8 @@ def _worst(worst: Worst) -> str:
 
 
 def _launch(launch: LaunchRecord) -> str:
+    if launch.library:
+        return f"{launch.entry} by {launch.library}, {launch.elapsed_us:,.0f} us"
     grid, block = ("x".join(map(str, sizes)) for sizes in (launch.grid, launch.block))
     shared = f"{launch.static_shared_bytes}+{launch.dynamic_shared_bytes} shared bytes"
     measured = f"{launch.elapsed_us:,.0f} us, symbol {launch.symbol_digest[:16]}"

@@ -13,6 +13,7 @@ from farm.targets import target_gpus
 from kernels import catalog, registry, source
 from kernels.errors import FarmError, UsageError
 from kernels.model import Build
+from kernels.op import LibraryKernel
 
 
 def read_matrix(s: Session, now_us: int) -> Matrix:
@@ -46,14 +47,14 @@ def claims_for(rows: Iterable[Row]) -> list[Claim]:
     """The catalog's own claims, then those of rows that only evidence has and this catalog can still make."""
     listed = [Row(name.op, name.kernel, name.kind, name.build.value) for name in catalog.cells()]
     others = sorted(set(rows) - set(listed))
-    claims = [Claim(row, source_digest(row), packing=packing_of(row)) for row in listed]
-    return claims + [Claim(row, source_digest(row), listed=False, packing=packing_of(row)) for row in others]
+    return [_claim(row, True) for row in listed] + [_claim(row, False) for row in others]
 
 
-def packing_of(row: Row) -> str:
-    """The weight layout of a row's kernel; empty for GGML's, and where this catalog has no such kernel."""
+def _claim(row: Row, listed: bool) -> Claim:
+    """Of a row whose kernel this catalog may not have."""
     kernel = registry.all_kernels().get(f"{row.op}/{row.kernel}")
-    return kernel.packing if kernel else ""
+    packing = kernel.packing if kernel else ""
+    return Claim(row, source_digest(row), listed, packing, isinstance(kernel, LibraryKernel))
 
 
 def source_digest(row: Row) -> str:

@@ -147,9 +147,9 @@ def case_of(kernel: Kernel, kinds: tuple[str, ...], workload: Workload, drawn: S
 
 
 def builds_of(kernel: Kernel, named: Iterable[Build] = ()) -> tuple[Build, ...]:
-    """The builds that are named, or its own; `declared` only where the kernel declares one."""
+    """The builds that are named, or its own; none that the kernel lacks."""
     wanted = tuple(named) or kernel.builds
-    return tuple(build for build in wanted if build != Build.DECLARED or build in kernel.builds)
+    return tuple(build for build in wanted if build not in kernel.lacks or build in kernel.builds)
 
 
 def cells(builds: Iterable[Build] = ()) -> tuple[CellName, ...]:
@@ -289,6 +289,9 @@ def check(case: Case) -> None:
             raise UsageError(f"kind {kind!r} of a case is written {registry.kind(kind).name!r}")
     _demand_same(f"kinds of {kernel.id}", len(case.kinds), len(op.matrices))
     _demand_same(f"axes of {op.name}", [name for name, _ in case.shape.axes], [axis.name for axis in op.axes])
+    if case.build not in builds_of(kernel, (case.build,)):
+        has = ", ".join(kernel.builds)
+        raise UsageError(f"{kernel.id} has no build {str(case.build)!r}, it has {has}; name that")
     if not kernel.serves(case.kinds):
         raise UsageError(
             f"{kernel.id} doesn't exist for {case.kind}; `farm kernels {kernel.id}` lists its kinds"

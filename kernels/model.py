@@ -237,6 +237,7 @@ class Launch:
     dynamic_shared_bytes: int = 0
     static_shared_bytes: int = 0
     unit: str = ""  # which of the kernel's files has the entry; empty where it has one text
+    library: bool = False  # a library does it, found by `entry`: there is no text, and grid and block are 0
 
     @property
     def scalars(self) -> dict[str, float]:
@@ -309,8 +310,9 @@ class LaunchRecord:
     block: Grid
     static_shared_bytes: int
     dynamic_shared_bytes: int
-    symbol_digest: str  # of the module that was loaded
+    symbol_digest: str  # of the module that was loaded; empty for a library's
     elapsed_us: float
+    library: str = codec.later("")  # which one did it, with its version; empty for a text's
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ class Kernel(ABC):
     packing: str = ""  # id of the weight layout that its matrices are in; empty: GGML's blocks
     narrow: bool = False  # it is another kernel, but for activations of 16 bits
     builds: tuple[Build, ...] = (Build.EXACT, Build.DEFAULT)  # that run unless others are named
+    lacks: tuple[Build, ...] = (Build.DECLARED,)  # builds that it has only if they are among its own
 
     @property
     def id(self) -> str:
@@ -185,6 +186,22 @@ class LaunchKernel(Kernel):
     def held_to(self, step: Step, truth: Truth) -> Truth:
         """The truth of products with its matrix, by its own limits where it computes in less than float32."""
         return truth
+
+
+class LibraryKernel(LaunchKernel):
+    """A kernel that a library does: no text, no grid, and the library's own order of additions.
+
+    Bits and accesses can't be vouched for, so that it has neither the exact build nor the check build.
+    """
+
+    builds = (Build.DEFAULT,)
+    lacks = tuple(Build)
+
+    def parts(self, kinds: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def refuses_device(self, device: Device, executes: bool) -> str:
+        return "" if executes else f"{self.id} is a library's: there is no text to compile"
 
 
 class SelfContained(LaunchKernel):

@@ -16,7 +16,7 @@ from farm.terminal import console, shown, table
 from kernels import catalog, judge, registry, source
 from kernels.errors import UsageError
 from kernels.inputs import FIXTURE_VERSION
-from kernels.model import Build, Case, Launch, Plan, Seeded
+from kernels.model import Case, Launch, Plan, Seeded
 from kernels.op import Kernel, Op
 
 
@@ -77,7 +77,7 @@ def kernel_record(kernel: Kernel) -> dict[str, Any]:
 def _example(kernel: Kernel, op: Op, kinds: tuple[str, ...]) -> Case:
     workload = op.quick(tuple(registry.kind(kind) for kind in kinds))[0]
     seeded = Seeded(workload.families[0], 0, FIXTURE_VERSION)
-    return catalog.case_of(kernel, kinds, workload, seeded, Build.EXACT)
+    return catalog.case_of(kernel, kinds, workload, seeded, kernel.builds[0])
 
 
 def _launch_record(plan: Plan, launch: Launch, case: Case) -> dict[str, Any]:
@@ -88,6 +88,7 @@ def _launch_record(plan: Plan, launch: Launch, case: Case) -> dict[str, Any]:
     return {
         "kernel": launch.kernel,
         "entry": launch.entry,
+        "library": launch.library,
         "grid": list(launch.grid),
         "block": list(launch.block),
         "static_shared_bytes": launch.static_shared_bytes,
@@ -116,6 +117,8 @@ def print_kernels(records: Sequence[dict[str, Any]]) -> None:
         for launch in record["example"]["launches"]:
             dims = ["x".join(map(str, launch[name])) for name in ("grid", "block")]
             shared = f"{launch['static_shared_bytes']}+{launch['dynamic_shared_bytes']}"
+            if launch["library"]:
+                dims, shared = ["library", ""], ""
             arithmetic = " ".join([launch["arithmetic"], *launch["approximates"]])
             grid.add_row(
                 *map(shown, (*head, launch["kernel"], *dims, shared, str(launch["chain"]), arithmetic))
@@ -123,13 +126,16 @@ def print_kernels(records: Sequence[dict[str, Any]]) -> None:
             head = ["", "", ""]
     out = console()
     out.print(grid)
-    builds = ", ".join(records[0]["builds"]) if records else ""
+    usual = [build.value for build in catalog.DEFAULT_BUILDS]
     for record in records:
         if record["packing"]:
             out.print(
                 shown(f"{record['name']} reads weights in the layout {record['packing']}"), soft_wrap=True
             )
-    out.print(f"shared: static+dynamic; chain: longest chain of additions; builds: {builds}", soft_wrap=True)
+        if record["builds"] != usual:
+            out.print(shown(f"{record['name']} has builds of its own: {', '.join(record['builds'])}"))
+    legend = f"shared: static+dynamic; chain: longest chain of additions; builds: {', '.join(usual)}"
+    out.print(legend, soft_wrap=True)
 
 
 def print_sources(record: dict[str, Any]) -> None:
@@ -148,6 +154,8 @@ def cuda_texts(kernel_id: str, label: str) -> dict[str, str]:
     if not op.matrices and label.upper() != catalog.NO_KIND:
         raise UsageError(f"{kernel_id} has no text for {label!r}; write {catalog.NO_KIND}: it has no kinds")
     parts = dict.fromkeys(kernel.parts(kinds_of(kernel.op, label)))
+    if not parts:
+        raise UsageError(f"{kernel_id} has no text: a library does it")
     return {f"{part} {kind}".strip(): source.text(part, kind) for part, kind in parts}
 
 

@@ -152,6 +152,9 @@ def hex_lines(field: Field) -> Iterator[tuple[str, str]]:
 
 def _run_lines(line: Evidence) -> Iterator[tuple[str, str]]:
     for record in line.launches:
+        if record.library:
+            yield "launch", f"{record.entry} by {record.library}, {record.elapsed_us:,.0f} µs"
+            continue
         shape = f"grid {_dims(record.grid)}, block {_dims(record.block)}"
         shared = f"shared {record.static_shared_bytes} + {record.dynamic_shared_bytes} B"
         yield (

@@ -64,6 +64,16 @@ def test_an_ffn_shows_its_four_launches_and_its_mix() -> None:
     assert "Q4_K+Q4_K+Q6_K" in record["source_digests"]
 
 
+def test_a_library_has_no_grid_and_one_build() -> None:
+    record = kernel_records("gemm/library")["gemm/library"]
+    assert (record["builds"], record["example"]["launches"][0]["library"]) == (["default"], True)
+    text = farm("kernels", "gemm/library").stdout
+    assert "gemm/library has builds of its own: default" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("gemm/library ") and "F16" in line]
+    assert " library " in line
+    assert "0x0x0" not in text
+
+
 def test_every_cell_of_the_catalog_has_a_digest() -> None:
     digests = kernel_records()
     for cell in catalog.cells():
@@ -101,6 +111,7 @@ def test_text_is_the_source_to_the_last_byte() -> None:
         (["matvec/fast"], "no kernel named 'matvec/fast'; there are "),
         (["--text", "matvec/block", "Q9_Z"], f"no kind named 'Q9_Z'; there are {FIRST}"),
         (["--text", "rmsnorm/block", "Q4_0"], "write F32: it has no kinds"),
+        (["--text", "gemm/library", "F16"], "gemm/library has no text: a library does it"),
         (["--text", "ffn/block", "Q4_K+Q6_K"], "ffn takes 3 kinds, 'Q4_K+Q6_K' has 2"),
     ],
 )

@@ -71,6 +71,14 @@ def test_a_batch_adds_mul_mm() -> None:
     assert batched == dict.fromkeys(of_op("mul_mm", "Q4_K"), "3x256x33")
 
 
+def test_a_batch_over_float16_adds_a_gemm_in_its_own_build() -> None:
+    choice = Choice(KERNELS, ("F16",), (), batch=33)
+    found = [case for case in gguf_cases.cases(file_of(("a", "F16", 3, 256)), choice) if case.op == "gemm"]
+    assert [(str(case.shape), case.x_dtype, case.build) for case in found] == [
+        ("3x256x33", "f16", Build.DEFAULT)
+    ]
+
+
 def test_a_layer_makes_an_ffn_of_its_own_kinds() -> None:
     found = [case for case in gguf_cases.cases(layer("Q4_K", "Q4_K", "Q6_K"), ALL) if case.op == "ffn"]
     assert {case.kernel for case in found} == {"block", "coalesced"}

@@ -174,6 +174,14 @@ def test_builds_that_never_ran_stay_never_run_together() -> None:
     assert (cell.verdict, cell.cases, cell.last_run_us) == (None, 0, None)
 
 
+def test_what_a_cpus_library_showed_is_no_rung_of_a_gpu_nor_of_a_text() -> None:
+    found = [capability(rungs=("twin", "host"))]
+    claims = [Claim(BLOCK, "now", library=True)]
+    cells = pivot(found, claims, [CPU], [H200], "c0ffee", NOW_US).cells
+    assert [cell.rungs for cell in cells] == [("twin",), ("twin",)]
+    assert [cell.verdict for cell in cells] == [Verdict.PASS, None]
+
+
 def test_merging_keeps_every_flag_and_only_shared_rungs() -> None:
     fine = only(matrix_of([capability()]))
     stale = replace(fine, flags=("stale",), rungs=("twin",), bit_exact=False)

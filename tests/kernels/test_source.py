@@ -11,18 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels import catalog, registry, source
+from kernels import catalog, mutants, registry, source
 from kernels.model import Build
-from kernels.op import LaunchKernel
 from kernels.ops.matvec import coalesced
 
-TEXTS = [
-    (kernel.id, kind)
-    for kernel in registry.all_kernels().values()
-    if isinstance(kernel, LaunchKernel)
-    for kind in (registry.kinds() if registry.op(kernel.op).matrices else [""])
-    if not kind or kernel.serves((kind,))
-]
+TEXTS = mutants.texts()
 
 
 def has_tables(kind: str) -> bool:

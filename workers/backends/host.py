@@ -13,7 +13,7 @@ import numpy as np
 from kernels import source
 from kernels.model import Arg, Buffer, BufferArg, Build, Device, Launch, LaunchRecord, Options, Plan, Role
 from workers.backend import NO_OPTIONS, Run, filled
-from workers.host import compiler
+from workers.host import compiler, libraries
 from workers.host.check import Checker
 from workers.host.memory import Arena
 from workers.host.module import Argument, Module
@@ -51,16 +51,21 @@ class Host:
 
         In the check build a launch that is found wrong is the last.
         """
-        version, flags = self.toolchain(plan.build, plan.options)
+        by_library = all(launch.library for launch in plan.launches)
+        version, flags = (libraries.blas(), "") if by_library else self.toolchain(plan.build, plan.options)
         began = time.perf_counter()
-        texts = [self._load(launch, plan) for launch in plan.launches]
+        texts = [None if one.library else self._load(one, plan) for one in plan.launches]
         compile_us = (time.perf_counter() - began) * 1e6
         arena = _fill(plan, images, turn)
         checker = _watch(plan, arena) if plan.build is Build.CHECK else None
         records, guards = [], []
         with arena.sealed(buffer.name for buffer in plan.buffers if buffer.role is Role.IN):
             for number, (launch, text) in enumerate(zip(plan.launches, texts, strict=True)):
-                records.append(_launch(launch, text, plan, arena, turn % self.orders, checker))
+                records.append(
+                    _launch(launch, text, plan, arena, turn % self.orders, checker)
+                    if text
+                    else libraries.call(launch, _arrays(launch, plan, arena))
+                )
                 guards += [f"launch {number} {launch.kernel}: {line}" for line in _written(plan, arena)]
                 if checker and checker.findings:
                     break
@@ -71,7 +76,7 @@ class Host:
             compiler=version,
             flags=flags,
             compile_us=compile_us,
-            substitutes=tuple(sorted({name for text in texts for name in text.substitutes})),
+            substitutes=tuple(sorted({name for text in texts if text for name in text.substitutes})),
             findings=tuple(checker.findings) if checker else (),
         )
 
@@ -140,6 +145,10 @@ def _launch(
         text.digest,
         done.elapsed_us,
     )
+
+
+def _arrays(launch: Launch, plan: Plan, arena: Arena) -> dict[str, np.ndarray]:
+    return plan.arrays(launch, {buffer.name: arena.buffers[buffer.name].view for buffer in plan.buffers})
 
 
 def _argument(arg: Arg, plan: Plan, arena: Arena) -> Argument:
