@@ -46,10 +46,14 @@ def read(code: Sequence[Instruction]) -> Reading:
     )
 
 
-def load_bits(opcode: str) -> int:
-    """The width of a load from global memory; 0 for any other instruction."""
+GLOBAL = ("LDG", "LD")
+STAGED = (*GLOBAL, "LDS")  # activations may come by way of shared memory
+
+
+def load_bits(opcode: str, from_memory: tuple[str, ...] = GLOBAL) -> int:
+    """The width of a load from global memory, or from what is named; 0 for any other instruction."""
     name, *parts = opcode.split(".")
-    if name not in ("LDG", "LD"):
+    if name not in from_memory:
         return 0
     return next((WIDTHS[part] for part in parts if part in WIDTHS), 32)
 
@@ -85,7 +89,7 @@ def activations(body: Sequence[Instruction]) -> int:
         for register in read_registers & waiting:
             waiting.discard(register)
             used += line.opcode.startswith(MULTIPLIES)
-        bits = load_bits(line.opcode)
+        bits = load_bits(line.opcode, STAGED)
         for register in written:
             span = range(register, register + max(1, bits // 32))
             (waiting.update if bits >= 32 else waiting.difference_update)(span)

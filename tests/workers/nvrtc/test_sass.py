@@ -50,6 +50,13 @@ def test_a_value_loaded_in_one_turn_and_used_in_the_next_counts_once() -> None:
     assert sass.activations(code("FMUL R6, R6, R4\nFMUL R6, R6, R5\nLDG.E.64 R4, [R10.64]\nBRA 0x0")) == 1
 
 
+def test_activations_from_shared_memory_count_and_are_no_global_loads() -> None:
+    staged = LOOP.replace("LDG.E.64 R4, [R10.64]", "LDS.64 R4, [R10]")
+    reading = sass.read(code(staged))
+    assert reading.loads == (("32", 1), ("128", 1))
+    assert reading.per_weight == 10 / 2
+
+
 def test_converted_values_are_no_activations() -> None:
     assert sass.activations(code("LDG.E R4, [R2.64]\nI2F R4, R4\nFMUL R6, R6, R4")) == 0
     assert sass.activations(code("LDG.E.U8 R4, [R2.64]\nFMUL R6, R6, R4")) == 0
