@@ -31,8 +31,8 @@ MINUS_MIN = PRODUCT | {
 }
 PLUS_M = PRODUCT | {
     "inf": "as the CPU: Inf * 0 is NaN",
-    "max": "float32 target as the CPU, f16 target Inf from 65520 on; dot product: f16 products (`__hmul2`) of "
-    "d and m with the activations' scale and sum, Inf from 65520 on",
+    "max": "float32 target as the CPU, f16 target Inf from 65520 on; dot product: f16 products (`__hmul2`) "
+    "of d and m with the activations' scale and sum, Inf from 65520 on",
     "subnormal": "as the CPU; dot product: f16 products, which lose bits and become 0",
     "zero": "as the CPU",
 }
