@@ -56,7 +56,10 @@ MAKE_A_CASE = ("gguf", "tensors", "rows", "weights", "x", "batch", "build", "fam
 )
 @click.option("--x", type=options.FILE, default="", help="Activations from .npy: float32.")
 @click.option(
-    "--batch", type=click.IntRange(0), default=0, help="Tokens for mul_mm; as many as --x has, else 1."
+    "--batch",
+    type=click.IntRange(0),
+    default=0,
+    help="Tokens for mul_mm, gemm, mul_mat_id; as many as --x has, else 1.",
 )
 @click.option("--output", type=options.FILE, default="", help="Write what the kernel computed as .npy.")
 @click.option("--backend", "backend_name", default="host", show_default=True)

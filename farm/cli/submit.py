@@ -64,7 +64,9 @@ WHAT = (
 )
 @click.option("--gguf", type=options.FILE, help="Run this file's own weights.")
 @click.option("--workloads", type=options.FILE, help="Run the shapes of this file, most used first.")
-@click.option("--batch", type=click.IntRange(1), help="With --gguf: mul_mm too, for that many tokens.")
+@click.option(
+    "--batch", type=click.IntRange(1), help="With --gguf: mul_mm and gemm too, for that many tokens."
+)
 @click.option(
     "--rows",
     type=click.IntRange(0),
