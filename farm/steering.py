@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from db import campaign
@@ -39,6 +39,9 @@ def cancel(database: Database, campaign_id: int, now_us: int) -> CampaignRow:
         pass
     with database.reading() as s:
         return campaign.campaign_row(s, campaign_id)
+
+
+ACTIONS: dict[str, Callable[[Database, int, int], CampaignRow]] = {"pause": pause, "cancel": cancel}
 
 
 def retry(database: Database, campaign_id: int, verdicts: Collection[Verdict], now_us: int) -> Submitted:

@@ -22,19 +22,28 @@ from farm.reader import read_matrix
 from farm.terminal import campaign_line, console, duration, matrix_parts, shown
 from farm.terminal import table as new_table
 from farm.uses import Coverage, coverage
+from kernels.errors import FarmError
 
 NEWEST = 8  # campaigns shown; --json has all
 
 
 @click.command(short_help=__doc__)
 @click.option("--device", "glob", metavar="GLOB", help="Only what matches in class, board name or UUID.")
+@click.option("--web", is_flag=True, help="Serve the dashboard to browsers until Ctrl-C.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="With --web: the address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8600, show_default=True, help="0: any.")
+@click.option("--cert", type=options.FILE, default="", help="With --web: PEM certificate chain.")
+@click.option("--key", type=options.FILE, default="", help="With --web: PEM private key.")
 @options.as_json
 @options.database
-def status(glob: str | None, as_json: bool, url: str) -> None:
+def status(glob: str | None, web: bool, as_json: bool, url: str, **place: Any) -> None:
     """Shows campaigns, devices and the matrix.
 
     A cell without a verdict was never run: its mark says so and the legend says who acts.
     """
+    if web:
+        serve_web(url, **place)
+        return
     now_us = time.time_ns() // 1000
     database = open_existing(url)
     with database.reading() as s:
@@ -46,6 +55,20 @@ def status(glob: str | None, as_json: bool, url: str) -> None:
         click.echo(json.dumps(document(campaigns, boards, matrix, uses), indent=1, allow_nan=False))
     else:
         print_status(campaigns, boards, matrix, uses, now_us)
+
+
+def serve_web(url: str, host: str, port: int, cert: str, key: str) -> None:
+    """The dashboard in a browser; works with no Ray running."""
+    try:
+        from farm.gateway.server import Place
+        from farm.web.server import serve
+    except ModuleNotFoundError as error:
+        raise FarmError(f"{error.name} is not installed; pip install 'kernel-farm[web]'") from None
+    serve(open_existing(url), Place(host, port, cert, key), say_address)
+
+
+def say_address(address: str) -> None:
+    click.echo(f"farm: dashboard at {address}; its actions want the token in .farm/web.token", err=True)
 
 
 def document(
