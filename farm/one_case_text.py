@@ -59,6 +59,8 @@ def _figures(found: Comparison, by_library: bool) -> Iterator[str]:
     against = "the oracle: there is no twin" if found.twinless else "the twin"
     yield _row("relative ratio", f"{found.relative_ratio:.4g}  against {against}")
     yield _row("nmse", f"{found.nmse:.4g}")
+    if found.float_nmse is not None:
+        yield _row("float nmse", f"{found.float_nmse:.4g}  against the activations as given, not quantized")
     yield _row("NaN positions", "equal" if found.nan_positions_equal else "differ")
     if not found.twinless:
         bits = "equal to the twin's" if found.bit_exact else "differ from the twin's"

@@ -97,7 +97,7 @@ def _cases(
     held, tiers = tuple(registry.kind(kind) for kind in kinds), selection.tiers or (Tier.QUICK,)
     for workload in chain(*(workloads(op, tier, held) for tier in tiers)):
         for family in _chosen(workload, selection):
-            running = [kernel for kernel in serving if family in kernel.families(workload)]
+            running = [kernel for kernel in serving if family in kernel.families(workload, kinds)]
             yield from _planned(running, kinds, workload, family, selection)
     if {Tier.QUICK, Tier.FULL} & set(tiers):
         for workload, having in _own_workloads(serving, held).items():

@@ -69,6 +69,7 @@ def judge(
             worst = comparison.worst
             block = worst_block(launched[worst.launch].op, launched[worst.launch].step, worst.index)
             comparison = replace(comparison, worst=replace(worst, block=block))
+        comparison = replace(comparison, float_nmse=against_floats(case, plan, images))
     return Judged(
         comparison,
         output_digest(outputs(plan, images)),
@@ -107,6 +108,26 @@ def _judge_launch(
     ended = clock()
     compared = compare(got, None if twin is None else thin.spread(twin), truth, place, was)
     return _Launched(op, step, compared, 1e6 * (ended - between), 1e6 * (between - started))
+
+
+def against_floats(case: Case, plan: Plan, images: Images) -> float | None:
+    """NMSE of the last launch's output as if it had read the activations that the plan quantized for it.
+
+    None for a kernel that quantizes none; over elements that are finite in both.
+    """
+    kernel = registry.kernel(f"{case.op}/{case.kernel}")
+    if not kernel.float_x:
+        return None
+    launch, x = plan.launches[-1], plan.buffer(kernel.float_x)
+    step = step_of(launch, plan, images, case.family)
+    step = replace(step, arrays={**step.arrays, "x": values(x.view(images[x.name]))})
+    op = registry.op(case.op)
+    assert isinstance(op, JudgedOp)  # the kernel's own launch is one of its op
+    thin = thinned(op, step)
+    want = thin.truth(registry.launch_kernel(launch.kernel).truth(op, thin.step)).want
+    error = values(plan.arrays(launch, images)["out"]).astype(np.float64) - want
+    counted = np.isfinite(error)
+    return _share(float(np.sum(np.square(error[counted]))), float(np.sum(np.square(want[counted]))))
 
 
 def step_of(launch: Launch, plan: Plan, images: Images, family: str) -> Step:
@@ -185,9 +206,13 @@ def _nothing() -> Comparison:
 
 def nmse(compared: Compared) -> float:
     """Squared error over squared truth; Inf for an error where the truth is all zero."""
-    if not compared.squared_error:
+    return _share(compared.squared_error, compared.squared_want)
+
+
+def _share(error: float, want: float) -> float:
+    if not error:
         return 0.0
-    return compared.squared_error / compared.squared_want if compared.squared_want else math.inf
+    return error / want if want else math.inf
 
 
 def worst_block(op: JudgedOp, step: Step, index: tuple[int, ...]) -> str:

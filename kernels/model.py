@@ -349,6 +349,8 @@ class Comparison:
     worst_rows: tuple[tuple[int, float], ...] = ()  # (row, bound ratio), largest first, at most four
     # A kernel without a twin: the relative figure is against the oracle, and no bits are claimed to be equal.
     twinless: bool = False
+    # NMSE against the oracle on the activations that the plan quantized; None where it quantizes none.
+    float_nmse: float | None = codec.later(None)
 
     def passes(self, rule: Rule) -> bool:
         """By one rule's figure; where the fixture is at fault nothing is known, so no rule passes."""

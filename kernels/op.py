@@ -112,6 +112,9 @@ class Kernel(ABC):
     x_dtype: str = "f32"  # of the activations that its cases have
     out_dtype: str = "f32"
     packing: str = ""  # id of the weight layout that its matrices are in; empty: GGML's blocks
+    float_x: str = (
+        ""  # the buffer of float32 activations that its plan quantizes, which results are reported against
+    )
     narrow: bool = False  # it is another kernel, but for activations of 16 bits
     builds: tuple[Build, ...] = (Build.EXACT, Build.DEFAULT)  # that run unless others are named
     lacks: tuple[Build, ...] = (Build.DECLARED,)  # builds that it has only if they are among its own
@@ -124,7 +127,7 @@ class Kernel(ABC):
         """Whether it exists for these kinds, one per matrix of the op; where not there is no cell to fill."""
         return True
 
-    def families(self, workload: Workload) -> tuple[str, ...]:
+    def families(self, workload: Workload, kinds: tuple[str, ...]) -> tuple[str, ...]:
         """Those that a plain submit runs it with, of one of its op's quick workloads."""
         fewer = workload.narrow if self.narrow else None
         return workload.families if fewer is None else fewer
@@ -154,6 +157,7 @@ class LaunchKernel(Kernel):
     """A kernel that is one launch, with its CUDA body in a file of its own."""
 
     body: str  # file name of the CUDA body, beside the module
+    reads_ints: bool = False  # whether its text takes a kind's weights as integers, by ints16
     before: tuple[str, ...] = ()  # files of functions that several bodies share; they stand before it
     arithmetic: str = "decoded"  # or factored
     approximates: tuple[str, ...] = ()  # expf, rsqrtf: where a device may differ from the twin

@@ -11,10 +11,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+import kernels.ints
 import kernels.kinds
 import kernels.layouts
 import kernels.ops
 from kernels.errors import UnknownName, UsageError
+from kernels.ints._ints import Ints
 from kernels.kind import Kind
 from kernels.layout import WeightLayout
 from kernels.op import Kernel, LaunchKernel, Op, SelfContained
@@ -42,6 +44,18 @@ def kind(name: str) -> Kind:
         return kinds()[name.upper()]
     except KeyError:
         raise UnknownName("kind", name, list(kinds())) from None
+
+
+@cache
+def all_ints() -> dict[str, Ints]:
+    """Every kind's integer form by the kind's name."""
+    names = _modules(kernels.ints)
+    return {name.upper(): importlib.import_module(f"kernels.ints.{name}").INTS for name in names}
+
+
+def ints(kind_name: str) -> Ints | None:
+    """A kind's integer form; None where it has none."""
+    return all_ints().get(kind_name)
 
 
 @cache

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import re
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,13 +18,13 @@ import numpy as np
 from kernels import registry
 from kernels.kind import Kind
 from kernels.model import Build
-from kernels.op import Kernel
+from kernels.op import Kernel, LaunchKernel
 
 # What a kernel, a kind or a layout may import that changes a result: sums, buffers, lanes, exp. Contracts and
 # judges stand outside.
 COUNTED = (
-    "kernels.exp32", "kernels.kind", "kernels.kinds.", "kernels.layout", "kernels.layouts.", "kernels.ops.",
-    "kernels.packing",
+    "kernels.exp32", "kernels.ints.", "kernels.kind", "kernels.kinds.", "kernels.layout", "kernels.layouts.",
+    "kernels.ops.", "kernels.packing",
 )  # fmt: skip
 
 # What a body calls the type of its activations, for the kernels that share it.
@@ -33,8 +34,9 @@ NARROW_TYPES = ("f16", "bf16")
 
 CUDA_NAMES = ("CUDA",)  # what a kind's module calls its CUDA text
 
-# A body has both: what a kind with a scale of its whole tensor needs, and what the others do.
-TENSOR_SCALE_BRANCHES = re.compile(r"^#ifdef TENSOR_SCALE\n(.*?)^#else\n(.*?)^#endif\n", re.M | re.S)
+# A body has both: what a kind with a scale of its whole tensor, or with something to add per group, needs,
+# and what the others do.
+BRANCHES = re.compile(r"^#ifdef (TENSOR_SCALE|LOW)\n(.*?)^#else\n(.*?)^#endif\n", re.M | re.S)
 
 C_TYPES = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
            "i4": "int", "u4": "unsigned int", "u8": "unsigned long long", "f4": "float"}  # fmt: skip
@@ -75,17 +77,21 @@ def _text(kernel_id: str, kind_name: str) -> str:
     if kind:
         parts += [table(name, values) for name, values in kind.tables]
         parts.append(kind.cuda.strip("\n"))
+    ints = registry.ints(kind_name) if kernel.reads_ints else None
+    if ints:
+        parts.append(ints.cuda.strip("\n"))
     if kernel.x_dtype in NARROW_TYPES:
         parts.append(activations())
-    folder, scaled = _module(kernel).parent, kind is not None and kind.tensor_scale
+    folder = _module(kernel).parent
+    holds = {"TENSOR_SCALE": kind is not None and kind.tensor_scale, "LOW": ints is not None and ints.low}
     bodies = [(folder / name).read_text(encoding="utf8") for name in (*kernel.before, kernel.body)]
-    parts += [X_TYPE.sub(C_FLOATS[kernel.x_dtype], branched(body, tensor_scale=scaled)) for body in bodies]
+    parts += [X_TYPE.sub(C_FLOATS[kernel.x_dtype], branched(body, holds)) for body in bodies]
     return "\n".join(parts)
 
 
-def branched(body: str, tensor_scale: bool) -> str:
-    """A kernel's body with one branch of every `#ifdef TENSOR_SCALE`, and without the directives."""
-    return TENSOR_SCALE_BRANCHES.sub(lambda branches: branches[1 if tensor_scale else 2], body)
+def branched(body: str, holds: Mapping[str, bool]) -> str:
+    """A kernel's body with one branch of every `#ifdef` in BRANCHES, and without the directives."""
+    return BRANCHES.sub(lambda branches: branches[2 if holds[branches[1]] else 3], body)
 
 
 @cache
@@ -152,8 +158,7 @@ def _digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
     for part_id, kind_name in kernel.parts(kinds):
         part = registry.kernel(part_id)
         parts += [text(part_id, kind_name), *(code for module in _modules(part) for code in _codes(module))]
-        if kind_name:
-            parts += _codes(_module(registry.kind(kind_name).decode))
+        parts += [code for module in _kind_modules(part, kind_name) for code in _codes(module)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -172,8 +177,7 @@ def _frame_digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
     paths = frozenset[str]().union(*map(_paths, _modules(kernel)))
     for part_id, kind_name in kernel.parts(kinds):
         paths = paths.union(*map(_paths, _modules(registry.kernel(part_id))))
-        if kind_name:
-            paths |= _paths(_module(registry.kind(kind_name).decode))
+        paths = paths.union(*map(_paths, _kind_modules(registry.kernel(part_id), kind_name)))
     parts = [BUILD_MEANS[build], *map(str, kinds), *sorted(code(path, CUDA_NAMES) for path in paths)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -249,6 +253,15 @@ def _modules(kernel: Kernel) -> tuple[Path, ...]:
     """A kernel's own module, and that of the weight layout it reads."""
     own = _module(kernel)
     return (own, _module(registry.layout(kernel.packing).pack)) if kernel.packing else (own,)
+
+
+def _kind_modules(kernel: Kernel, kind_name: str) -> tuple[Path, ...]:
+    """A kind's own module, and that of its integer form where the kernel reads it."""
+    if not kind_name:
+        return ()
+    own = _module(registry.kind(kind_name).decode)
+    ints = registry.ints(kind_name) if isinstance(kernel, LaunchKernel) and kernel.reads_ints else None
+    return (own, _module(ints.split)) if ints else (own,)
 
 
 def _module(thing: object) -> Path:

@@ -125,6 +125,8 @@ def _comparison_lines(line: Evidence) -> Iterator[tuple[str, str]]:
     equal = "equal to the twin bit for bit" if compared.bit_exact else "not equal to the twin"
     equal = "no twin" if compared.twinless else equal
     yield "", f"{ratios}, NMSE {compared.nmse:.3g}, {equal}"
+    if compared.float_nmse is not None:
+        yield "", f"NMSE {compared.float_nmse:.3g} against the activations as given, not quantized"
     if compared.worst:
         yield "worst", worst_text(compared.worst)
 

@@ -15,6 +15,7 @@ from db import campaign, outcome, queue
 from db.epoch import raise_epoch
 from db.job import PlannedCase, Target
 from db.session import open_database
+from farm import one_case_text
 from farm.cli import main
 from farm.dossier import fields_of
 from kernels import codec
@@ -219,3 +220,13 @@ def test_a_wrong_name_is_one_line(failed: str, name: str, complaint: str) -> Non
 def test_bytes_that_are_not_the_kinds_are_shown_whole(kind: str) -> None:
     (field,) = fields_of(kind, BLOCK_HEX)
     assert (field.name, field.offset, field.hex) == ("", 0, BLOCK_HEX)
+
+
+def test_what_quantizing_cost_is_shown_by_show_and_run(tmp_path: Path) -> None:
+    line = line_of(Verdict.PASS)
+    assert line.comparison is not None
+    told = replace(line, comparison=replace(line.comparison, float_nmse=2.5e-5))
+    text = show(database_with(tmp_path, [told]), f"{CELL}/exact").stdout
+    assert "NMSE 2.5e-05 against the activations as given, not quantized\n" in text
+    assert "  float nmse      2.5e-05  against the activations as given" in one_case_text.text(told)
+    assert "float nmse" not in one_case_text.text(line)  # a kernel that quantizes nothing, and lines of old

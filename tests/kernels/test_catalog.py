@@ -71,7 +71,7 @@ def test_a_kernel_runs_the_families_that_it_takes_of_a_quick_workload(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     block = registry.kernel("matvec/block")
-    monkeypatch.setattr(type(block), "families", lambda self, workload: workload.families[:1])
+    monkeypatch.setattr(type(block), "families", lambda self, workload, kinds: workload.families[:1])
     fewer = catalog.expand(Selection(kernels=("matvec/block",), kinds=("Q4_0",)))
     assert {one.case.family for one in fewer} == {
         "ordinary",

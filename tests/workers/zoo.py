@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from kernels import source
+from kernels import registry, source
 from kernels.model import BufferArg, Launch, Plan, ScalarArg
 from kernels.tensor_scale import seeded
 
@@ -21,8 +21,10 @@ class Wrong:
     relaunch: Callable[[Launch], Launch] | None = None
 
     def text(self, kernel: str, kind: str) -> str:
-        """The text as the host is given it."""
+        """The text as the host is given it; of a kernel with a body of its own only that is edited."""
         text = source.text(kernel, kind)
+        if kernel != self.kernel and hasattr(registry.kernel(self.kernel), "body"):
+            return text
         for old, new in self.edits:
             if old not in text:
                 raise LookupError(f"{self.name}: {kernel} {kind} has no {old!r} any more")
@@ -184,6 +186,21 @@ ZOO = (
         "mul_mm/reference_bf16",
         "MXFP4",
         (("(unsigned int)bits << 16", "(unsigned int)(bits & 0xFFFE) << 16"),),
+    ),
+    Wrong(
+        "quants of the next sixteen",
+        "matvec/dp4a",
+        "Q8_0",
+        (("piece % (Q8_ELEMENTS / PIECE) * PIECE", "(piece + 1) % (Q8_ELEMENTS / PIECE) * PIECE"),),
+    ),
+    Wrong(
+        "min without the activations' scale", "matvec/dp4a", "Q4_K", (("(d * (float)total)", "(float)total"),)
+    ),
+    Wrong(
+        "borrow between bytes",
+        "matvec/dp4a",
+        "Q6_K",
+        (("(word | 0x80808080u) - k", "word - k"), (") ^ 0x80808080u", ")")),
     ),
     Wrong("halves rounded to even", "quantize_q8_1/warp", "", (("roundf(", "rintf("),)),
     Wrong(

@@ -9,7 +9,7 @@ import numpy as np
 from kernels import catalog, dtypes, judge, registry
 from kernels.compare import Compared, Place, compare, never_written, relative_ratio
 from kernels.dtypes import bits, canonical, rounded, values
-from kernels.model import Buffer, BufferArg, Build, Case, Launch, Plan, Role
+from kernels.model import Buffer, BufferArg, Build, Case, Launch, Plan
 from kernels.op import JudgedOp, Truth
 from workers.backend import POISONS, poisoned
 from workers.files import FileStore
@@ -34,7 +34,7 @@ NMSE_LIMIT = 5e-4  # as llama.cpp's op tests have it
 
 @dataclass(frozen=True)
 class Fixture:
-    """One case of a kernel of one launch, ready to run any text with that kernel's signature."""
+    """One case, ready to run any text with the signature of the kernel's own launch."""
 
     label: str  # shape and family
     launch: Launch
@@ -113,28 +113,27 @@ def fixture(case: Case, cache: ImageCache) -> Fixture:
     kernel, op = registry.launch_kernel(f"{case.op}/{case.kernel}"), registry.op(case.op)
     assert isinstance(op, JudgedOp)  # kernels of one launch belong to such ops
     plan = kernel.plan(case)
-    (launch,) = plan.launches
-    images = dict(cache.images(case, plan).by_name)
-    for buffer in plan.buffers:
-        images.setdefault(buffer.name, np.zeros(buffer.nbytes, np.uint8))
+    launch = plan.launches[-1]  # its own; what others make for it is made by their twins
+    assert launch.kernel == kernel.id
+    images = judge.twin_outputs(plan, cache.images(case, plan).by_name)
     step = judge.step_of(launch, plan, images, case.family)
     with np.errstate(all="ignore"):
         out = plan.buffer(launch.buffers["out"])
-        truth, twin = op.truth(kernel, step), kernel.twin(step)
+        truth, twin = kernel.truth(op, step), kernel.twin(step)
     assert twin is not None  # the kernels that are mutated are the farm's own
     made = rounded(twin, dtypes.dtype(out.dtype))
-    arena = _arena(plan, images)
+    arena = _arena(plan, images, out.name)
     place = Place(0, launch.kernel, out.name, case.family, -1 if launch.kind else 0)
     label = f"{case.shape} {case.family}"
     return Fixture(label, launch, arena, _arguments(launch, plan, arena), out, truth, made, place)
 
 
-def _arena(plan: Plan, images: dict[str, np.ndarray]) -> Arena:
-    """Inputs copied and sealed for good, everything else open."""
+def _arena(plan: Plan, images: dict[str, np.ndarray], out: str) -> Arena:
+    """What the launch reads copied and sealed for good, its output open."""
     arena = Arena()
     for buffer in plan.buffers:
         placed = arena.place(buffer.name, images[buffer.name], buffer.align)
-        if buffer.role is Role.IN:
+        if buffer.name != out:
             placed.seal()
     return arena
 

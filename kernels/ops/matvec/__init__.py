@@ -9,7 +9,7 @@ from kernels.kind import Kind
 from kernels.model import Case, Layout, Shape
 from kernels.models import Model
 from kernels.op import Axis, JudgedOp, LaunchKernel, Matrix, Operand, Step, Truth, Vector, Workload
-from kernels.ops import _edges
+from kernels.ops import _edges, _q8_1
 from kernels.ops._linear import NARROW, STRUCTURED, refuses_dtypes, refuses_linear
 
 
@@ -82,6 +82,10 @@ class Matvec(JudgedOp):
         cols = 16 * 256
         rows = [_edges.rows_past(kinds[0], cols, nbytes) for nbytes in (2**31, 2**32)]
         return tuple(Workload(Shape.of(rows=count, cols=cols), ("last_row",), narrow=()) for count in rows)
+
+    def factors(self, step: Step, index: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        weights, x = super().factors(step, index)
+        return weights, _q8_1.values(x) if x.dtype == np.uint8 else x
 
     def truth(self, kernel: LaunchKernel, step: Step) -> Truth:
         assert step.kind is not None

@@ -37,7 +37,7 @@ class Rung(LaunchKernel):
         shapes = (Shape.of(rows=3, cols=blocks * ELEMENTS) for blocks in EDGES)
         return tuple(Workload(shape, ("ordinary", "sparse")) for shape in shapes)
 
-    def families(self, workload: Workload) -> tuple[str, ...]:
+    def families(self, workload: Workload, kinds: tuple[str, ...]) -> tuple[str, ...]:
         """None where the layout is one that loads of 16 bytes refuse."""
         at = workload.layout
         aligned = not (at.weights_offset % QUANT_BYTES or at.row_padding % QUANT_BYTES)

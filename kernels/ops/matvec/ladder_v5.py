@@ -45,9 +45,9 @@ class LadderV5(Rung):
         two_blocks = Shape.of(rows=17, cols=2 * ELEMENTS)  # special scales; the op's own have larger x
         return *super().quick(kinds), Workload(two_blocks, ("specials",))
 
-    def families(self, workload: Workload) -> tuple[str, ...]:
+    def families(self, workload: Workload, kinds: tuple[str, ...]) -> tuple[str, ...]:
         blocks = workload.shape["cols"] // ELEMENTS
-        return tuple(one for one in super().families(workload) if not _too_large(one, blocks))
+        return tuple(one for one in super().families(workload, kinds) if not _too_large(one, blocks))
 
     def refuses(self, case: Case) -> str:
         blocks = case.shape["cols"] // ELEMENTS

@@ -14,7 +14,8 @@ from kernels.op import LaunchKernel, Step
 
 KINDS = list(registry.kinds())
 MATVECS = [kernel for kernel in registry.all_kernels().values() if kernel.op == "matvec"]
-CELLS = [(kernel.id, kind) for kernel in MATVECS for kind in KINDS if kernel.serves((kind,))]
+FLOATS = [kernel for kernel in MATVECS if not kernel.float_x]  # whose one launch reads x as it is given
+CELLS = [(kernel.id, kind) for kernel in FLOATS for kind in KINDS if kernel.serves((kind,))]
 KERNELS = [kernel.id for kernel in MATVECS if all(kernel.serves((kind,)) for kind in KINDS)]  # of every kind
 
 

@@ -57,8 +57,8 @@ def test_text_has_one_branch_and_the_scale_where_the_kind_has(kernel_id: str, ki
 
 def test_a_body_keeps_the_branch_of_its_kind() -> None:
     body = "a\n#ifdef TENSOR_SCALE\nb\n#else\nc\n#endif\nd\n#ifdef TENSOR_SCALE\ne\n#else\n#endif\n"
-    assert source.branched(body, tensor_scale=True) == "a\nb\nd\ne\n"
-    assert source.branched(body, tensor_scale=False) == "a\nc\nd\n"
+    assert source.branched(body, {"TENSOR_SCALE": True}) == "a\nb\nd\ne\n"
+    assert source.branched(body, {"TENSOR_SCALE": False}) == "a\nc\nd\n"
 
 
 @pytest.mark.parametrize("kernel_id", KERNELS)

@@ -1,0 +1,24 @@
+"""Q4_1 as integers: w = d * q + m."""
+
+import numpy as np
+
+from kernels.ints._ints import Ints, pieces
+from kernels.kind import half, nibbles
+
+
+def split(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    q = nibbles(blocks["qs"]).reshape(-1, 32).view(np.int8)
+    return q, pieces(half(blocks["d"])[:, None]), pieces(half(blocks["m"])[:, None])
+
+
+CUDA = """
+__device__ __forceinline__ void ints16(const unsigned char *block, int sub, int *q, float *scale,
+                                       float *low) {
+    for (int i = 0; i < 4; ++i)
+        q[i] = (int)(bytes_at(block + AT_QS + 4 * i) >> 4 * sub & 0x0F0F0F0Fu);
+    *scale = half_at(block + AT_D);
+    *low = half_at(block + AT_M);
+}
+"""
+
+INTS = Ints(split, CUDA, low=True)
