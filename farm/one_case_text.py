@@ -10,7 +10,7 @@ from kernels.model import Case, Comparison, Evidence, LaunchRecord, Worst
 
 def text(evidence: Evidence) -> str:
     """Verdict and reason first, then the figures, the worst element, the launches and the digests."""
-    lines = [_head(evidence), *_body(evidence)]
+    lines = [head(evidence), *_body(evidence)]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -25,7 +25,8 @@ def scalar_words(case: Case) -> str:
     return ", ".join(f"{name} {value:.9g}" for name, value in case.scalars)
 
 
-def _head(evidence: Evidence) -> str:
+def head(evidence: Evidence) -> str:
+    """Verdict, case, place and reason in one line."""
     where = f"{evidence.backend} ({evidence.device.device_class})"
     reason = f": {evidence.reason}" if evidence.reason else ""
     return f"{evidence.verdict} {case_words(evidence.case)} on {where}{reason}"

@@ -98,6 +98,7 @@ class Tolerance:
     """What is allowed instead of the rule for float32: units of 2^-24 S, or relative and absolute."""
 
     reason: str
+    place: Place
     units: float | None = None
     relative: float = 0.0
     absolute: float = 0.0
@@ -169,6 +170,13 @@ class Declaration:
     @property
     def id(self) -> str:
         return f"{self.op}/{self.name}"
+
+    @property
+    def allows(self) -> Place | None:
+        """Where it says how far an output may be off; None where it says nothing of the sort."""
+        if self.tolerance:
+            return self.tolerance.place
+        return self.accumulates.place if self.accumulates else None
 
     @property
     def setup(self) -> int:

@@ -62,6 +62,15 @@ class DeclaredKernel(SelfContained):
         assert isinstance(op, JudgedOp)  # no other op can be declared
         return op
 
+    def twinless(self) -> DeclaredKernel:
+        """The same kernel as the oracle alone judges it."""
+        return DeclaredKernel(replace(self.declaration, twin=None), self.pack)
+
+    def undeclared(self) -> DeclaredKernel:
+        """The same kernel, allowed what the farm allows where a declaration says nothing, without a twin."""
+        silent = replace(self.declaration, twin=None, tolerance=None, accumulates=None)
+        return DeclaredKernel(silent, self.pack)
+
     def serves(self, kinds: tuple[str, ...]) -> bool:
         return not kinds or all(kind in self.declaration.kinds for kind in kinds)
 

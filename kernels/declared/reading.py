@@ -273,7 +273,7 @@ def _tolerance(table: Table) -> Tolerance | None:
     if (units is None) == (relative is None and absolute is None):
         table.wrong("want either units, of 2^-24 S, or relative and absolute")
         return None
-    return Tolerance(reason, units, relative or 0.0, absolute or 0.0)
+    return Tolerance(reason, table.place(), units, relative or 0.0, absolute or 0.0)
 
 
 def _constraints(table: Table, scope: Scope, align: dict[str, int]) -> Constraints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,55 @@ def test_check_says_what_it_looked_at():
     told = json.loads(farm("catalog", "check", DATA / "engine", "--json").stdout)
     assert (told["kernels"], told["steps"], told["mistakes"], len(told["digest"])) == (1, 2, [], 64)
     assert told["shapes"] >= 20
+
+
+def test_check_run_says_how_much_was_compared_and_runs_the_kernel_itself(tmp_path, monkeypatch):
+    monkeypatch.setenv("FARM_STATE", str(tmp_path / "state"))
+    found = farm("catalog", "check", DATA / "walk", "--run")
+    assert found.exit_code == 0, found.stderr
+    assert found.stdout.splitlines()[1:] == [
+        "matvec/rows: 75 outputs of kernels that compute nothing (zero, constant, stale-output), "
+        "2,088 elements compared: none passes",
+        "matvec/rows itself on host, build exact: 25 PASS",
+    ]
+
+
+def test_check_run_refuses_a_tolerance_that_lets_zero_pass_at_its_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("FARM_STATE", str(tmp_path / "state"))
+    shutil.copytree(DATA / "walk", tmp_path / "walk")
+    with (tmp_path / "walk" / "rows.toml").open("a") as file:
+        file.write('[tolerance]\nreason = "none"\nabsolute = 1\n')
+    found = farm("catalog", "check", tmp_path / "walk", "--run")
+    assert found.exit_code == 2
+    said = [line for line in found.stdout.splitlines() if line.startswith("rows.toml:")]
+    assert len(said) == 2
+    assert said[0].startswith(
+        "rows.toml:25: tolerance lets a zero kernel pass matvec/rows Q8_0 9x160 tiny: 0."
+    ), said[0]
+    (told,) = json.loads(farm("catalog", "check", tmp_path / "walk", "--run", "--json").stdout)["run"]
+    assert told["seen"] == {"caught": 71, "passed": 2, "cancelled": 2}
+    assert told["verdicts"] == {"PASS": 21, "FAIL": 4}  # where inputs are large, it is no tolerance at all
+    assert [(one["file"], one["line"]) for one in told["refused"]] == [("rows.toml", 25)] * 2
+
+
+def test_check_run_exits_with_3_for_a_kernel_that_fails(tmp_path, monkeypatch):
+    monkeypatch.setenv("FARM_STATE", str(tmp_path / "state"))
+    shutil.copytree(DATA / "walk", tmp_path / "walk")
+    text = (tmp_path / "walk" / "rows.cu").read_text()
+    (tmp_path / "walk" / "rows.cu").write_text(text.replace("row >= rows", "row >= rows - 1"))
+    found = farm("catalog", "check", tmp_path / "walk", "--run")
+    assert found.exit_code == 3
+    assert found.stdout.count("\nFAIL matvec/rows Q8_0 ") == 10
+    assert "\n… and 15 more; --json has all\n" in found.stdout
+    assert found.stdout.endswith("matvec/rows itself on host, build exact: 25 FAIL\n")
+
+
+def test_check_run_without_a_compiler_still_tries_the_tolerances(tmp_path, monkeypatch):
+    monkeypatch.setenv("FARM_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    found = farm("catalog", "check", DATA / "walk", "--run")
+    assert (found.exit_code, found.stdout.count("none passes"), "itself" in found.stdout) == (0, 1, False)
+    assert found.stderr.startswith("farm: the kernels themselves don't run: host is unavailable because CXX=")
 
 
 def test_kernels_lists_those_of_a_catalog_with_their_builds():
