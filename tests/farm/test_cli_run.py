@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,9 @@ import pytest
 
 from farm.campaign import Submitted
 from kernels import registry
+from workers import backend as backends
+from workers.backend import Unavailable
+from workers.machine import cpu_device
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
@@ -51,6 +55,30 @@ def test_check_is_a_build_whatever_names_the_case(farm) -> None:
     other = json.dumps(line["case"] | {"build": "exact"})
     again = json.loads(farm("run", "--case", other, "--check", "--backend", "twin", "--json").stdout)
     assert again["case_id"] == line["case_id"]
+
+
+def test_a_library_is_named_and_its_bits_are_nobodys_fault(farm) -> None:
+    try:
+        backends.backend("host").devices()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    text = farm("run", "gemm/library", "F16", "5x864x3", "--build", "default").stdout
+    assert text.startswith("PASS gemm/library F16 5x864x3 ordinary default on host")
+    assert re.search(r"launch 0 +gemm by \S+ .*\(numpy ", text)
+    assert re.search(r"bits .*; a library adds in an order of its own", text)
+
+
+def test_a_build_that_a_kernel_lacks_is_refused(farm) -> None:
+    result = farm("run", "gemm/library", "F16", "5x64x3")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "gemm/library has no build 'exact', it has default; name that" in result.stderr
+
+
+def test_a_compiler_has_nothing_to_do_for_a_library() -> None:
+    kernel = registry.kernel("gemm/library")
+    device = cpu_device()
+    assert kernel.refuses_device(device, executes=True) == ""
+    assert "there is no text to compile" in kernel.refuses_device(device, executes=False)
 
 
 @pytest.mark.parametrize("kind", list(registry.kinds()))

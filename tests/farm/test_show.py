@@ -56,6 +56,15 @@ def test_a_failed_cell_shows_the_block_field_by_field(failed: str) -> None:
     assert "             qs          2  00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff\n" in text
 
 
+def test_a_librarys_call_shows_which_library_and_no_grid(tmp_path: Path) -> None:
+    line = line_of(Verdict.FAIL)
+    (record,) = line.launches
+    called = replace(record, entry="gemm", grid=(0, 0, 0), block=(0, 0, 0), library="blas 1.2 (numpy 3.4)")
+    text = show(database_with(tmp_path, [replace(line, launches=(called,))]), f"{CELL}/exact").stdout
+    assert "launch       gemm by blas 1.2 (numpy 3.4), 42 µs\n" in text
+    assert "grid" not in text
+
+
 def test_a_failed_cell_shows_launch_compiler_flags_and_digests(failed: str) -> None:
     text = show(failed, f"{CELL}/exact").stdout
     assert "matvec_block_q4_0: grid 3x1x1, block 256x1x1, shared 0 + 1024 B, 42 µs, ab12\n" in text
