@@ -62,6 +62,7 @@ class Finding:
     finished_us: int
     build_digest: str = ""  # of the code that was compiled; empty where not known
     notes: str = ""  # what its author should know of the build, joined by commas
+    suspect: bool = False  # its board was set aside since
 
     @property
     def age(self) -> tuple[int, str]:
@@ -87,7 +88,7 @@ class Capability:
     verdict: Verdict
     reason: str
     rungs: tuple[str, ...]  # in the order of RUNGS; what this cell's own evidence shows
-    flags: tuple[str, ...]  # flaky, spills, one-block; a reader adds stale
+    flags: tuple[str, ...]  # flaky, suspect, spills, one-block; a reader adds stale
     cases: int  # with another verdict than SKIP
     skipped: int
     positions: int
@@ -137,7 +138,9 @@ def fold(findings: Iterable[Finding]) -> Capability | None:
         verdict=verdict,
         reason=_reason(verdict, stand),
         rungs=_rungs(key, verdict, ran),
-        flags=("flaky",) * any(standing.flaky for standing in stand) + _notes(ran),
+        flags=("flaky",) * any(standing.flaky for standing in stand)
+        + ("suspect",) * any(finding.suspect for finding in counted)
+        + _notes(ran),
         cases=len(ran),
         skipped=len(counted) - len(ran),
         positions=sum(finding.positions for finding in ran),

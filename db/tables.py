@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 
@@ -249,6 +250,7 @@ evidence = Table(
     Column("stored_us", BigInteger, nullable=False),
     Column("origin", String(16), nullable=False),
     Column("trust", String(16), nullable=False),
+    Column("suspect", Boolean, nullable=False, server_default=false()),  # its board was set aside for it
     Column("folded", Boolean, nullable=False),  # false for late lines and for attempts that were tried again
     Column("copies", Integer, nullable=False),  # how often this line arrived
     Column(
@@ -314,4 +316,13 @@ token = Table(
     Column("expires_us", BigInteger, nullable=False),
     Column("revoked_us", BigInteger),
     Column("used_us", BigInteger),
+)
+
+exam = Table(
+    "exam",
+    metadata,
+    Column("device", String(128), ForeignKey("device.slug"), primary_key=True),
+    Column("examined_us", BigInteger),  # the last one that it passed; null for none
+    Column("aside_us", BigInteger),  # null while it may work
+    Column("reason", Text, nullable=False),  # why it is set aside
 )

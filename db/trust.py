@@ -1,0 +1,115 @@
+"""Boards that proved themselves, boards that are set aside, and what becomes of what those reported.
+
+note_exam(s, slug, passed, reason, now_us)            # at joining, and now and then after
+set_aside(s, slug, reason, now_us) -> SetAside        # its lines since the last good exam are suspect
+readmit(s, slug, now_us) · why_aside(s, slug) -> str  # empty for a board that may work
+foreign(s, line) -> tuple[str, ...]                   # what other boards put out for the same case and source
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from db.attempt import set_jobs
+from db.capability import CellKey, fold_cells
+from db.session import Session, insert_new
+from db.tables import CELL, campaign, evidence, exam, job
+from kernels.errors import UsageError
+from kernels.model import Build, Evidence, Verdict
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """What setting a board aside did."""
+
+    suspect: int  # lines
+    requeued: tuple[int, ...]  # job ids, of campaigns that are open
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a board stands with the farm."""
+
+    device: str
+    examined_us: int | None  # the last exam that it passed
+    aside_us: int | None
+    reason: str
+
+
+def note_exam(s: Session, slug: str, passed: bool, reason: str, now_us: int) -> None:
+    """Notes an exam's end; one that was passed is what later doubts reach back to."""
+    _make_row(s, slug)
+    if passed:
+        s.execute(sa.update(exam).where(exam.c.device == slug).values(examined_us=now_us))
+    else:
+        set_aside(s, slug, reason, now_us)
+
+
+def set_aside(s: Session, slug: str, reason: str, now_us: int) -> SetAside:
+    """Gives a board no more jobs, doubts its lines since its last good exam, and has their jobs run again.
+
+    Jobs of closed campaigns keep their verdicts: their cells say suspect.
+    """
+    _make_row(s, slug)
+    since = s.execute(sa.select(exam.c.examined_us).where(exam.c.device == slug)).scalar() or 0
+    s.execute(sa.update(exam).where(exam.c.device == slug).values(aside_us=now_us, reason=reason))
+    doubted = sa.and_(evidence.c.device == slug, evidence.c.stored_us > since, ~evidence.c.suspect)
+    columns = (evidence.c.evidence_id, *(evidence.c[name] for name in CELL))
+    lines = s.execute(sa.select(*columns).where(doubted)).all()
+    s.execute(sa.update(evidence).where(doubted).values(suspect=True))
+    fold_cells(s, {CellKey(*line[1:]) for line in lines})
+    decided = (
+        sa.select(job.c.id)
+        .join(campaign, campaign.c.id == job.c.campaign_id)
+        .join(evidence, evidence.c.evidence_id == job.c.evidence_id)
+        .where(campaign.c.closed_us.is_(None), evidence.c.device == slug, evidence.c.suspect)
+    )
+    again = tuple(s.execute(decided).scalars())
+    set_jobs(s, again, state="waiting", verdict=None, evidence_id=None, done_us=None, avoid=slug)
+    return SetAside(len(lines), again)
+
+
+def readmit(s: Session, slug: str, now_us: int) -> None:
+    """Lets a board work again, after an exam; what it reported before stays suspect."""
+    if not why_aside(s, slug):
+        aside = ", ".join(one.device for one in standings(s) if one.aside_us is not None) or "none"
+        raise UsageError(f"board {slug!r} isn't set aside; those that are: {aside}")
+    values = {"aside_us": None, "reason": "", "examined_us": now_us}
+    s.execute(sa.update(exam).where(exam.c.device == slug).values(**values))
+
+
+def why_aside(s: Session, slug: str) -> str:
+    """Why a board is set aside; empty if it may work."""
+    query = sa.select(exam.c.reason).where(exam.c.device == slug, exam.c.aside_us.is_not(None))
+    return s.execute(query).scalar() or ""
+
+
+def standings(s: Session) -> tuple[Standing, ...]:
+    """Every board that was examined or set aside."""
+    columns = [exam.c[name] for name in Standing.__dataclass_fields__]
+    return tuple(Standing(*row) for row in s.execute(sa.select(*columns).order_by(exam.c.device)))
+
+
+def foreign(s: Session, line: Evidence) -> tuple[str, ...]:
+    """Output digests of other boards for the same case and source in the exact build, where they differ.
+
+    Kernels without approximations have one digest wherever they run: two mean that a board computes wrong.
+    """
+    if line.case.build is not Build.EXACT or not line.output_digest or line.verdict is not Verdict.PASS:
+        return ()
+    query = sa.select(evidence.c.output_digest).where(
+        evidence.c.case_id == line.case_id,
+        evidence.c.source_digest == line.source_digest,
+        evidence.c.inputs_digest == line.inputs_digest,
+        evidence.c.device != line.device.slug,
+        evidence.c.verdict == Verdict.PASS.value,
+        evidence.c.output_digest.not_in(["", line.output_digest]),
+        ~evidence.c.suspect,
+    )
+    return tuple(s.execute(query.distinct().limit(2)).scalars())
+
+
+def _make_row(s: Session, slug: str) -> None:
+    insert_new(s, exam, [{"device": slug, "reason": ""}])
