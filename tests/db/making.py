@@ -10,6 +10,7 @@ from typing import Any
 
 from db import campaign, device, loss, outcome, queue
 from db.epoch import raise_epoch
+from db.evidence import Entry, append
 from db.job import JobRow, PlannedCase, Target, job_row
 from db.loss import Losses, reclaim_all
 from db.outcome import Outcome
@@ -167,3 +168,15 @@ def work_until_refused(url: str, most: int, begin: Any, told: Any) -> None:
         complaint = str(error)
     database.close()
     told.put((done, complaint))
+
+
+def write_lines(url: str, writer: int, writes: int) -> int:
+    """Stores lines one by one, each in a transaction of its own; how many there were."""
+    database = open_existing(url)
+    of = case(1 + writer)
+    for turn in range(writes):
+        made = replace(line(of, finished_us=10 + turn), evidence_id=f"{writer}-{turn}")
+        with database.writing() as s:
+            append(s, [Entry(made, None, folded=True)], 20)
+    database.close()
+    return writes
