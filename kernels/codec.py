@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
+from itertools import cycle
 from typing import Any, TypeVar
 
 from kernels.errors import FarmError
@@ -19,6 +20,7 @@ T = TypeVar("T")
 
 LATER = "later"  # marks such a field
 
+PLAIN = {str, int, bool, type(None)}  # types that are their own JSON
 NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -36,37 +38,43 @@ def encode(value: Any) -> Any:
 
     A class of one field may say `to_json` to stand for that field alone.
     """
-    if isinstance(value, Enum):
-        return value.value
-    if hasattr(value, "to_json"):
-        return encode(value.to_json())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names, unsaid = _field_encoders(type(value)), _later_defaults(type(value))
-        return {
-            name: encode_field(getattr(value, name))
-            for name, encode_field in names
-            if name not in unsaid or getattr(value, name) != unsaid[name]
-        }
-    if isinstance(value, (list, tuple)):
-        return [encode(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): encode(item) for key, item in value.items()}
-    return value
+    kind: Any = type(value)
+    return value if kind in PLAIN else _encoder(kind)(value)
 
 
 @cache
-def _field_encoders(cls: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    """A class's fields, each with what encodes it: `tagged` for a union of dataclasses."""
+def _encoder(kind: Any) -> Callable[[Any], Any]:
+    """What encodes values of exactly this type; looked up once, since evidence is made of a few types."""
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if hasattr(kind, "to_json"):
+        return lambda value: encode(value.to_json())
+    if issubclass(kind, float):
+        return lambda value: value if math.isfinite(value) else str(value)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass_encoder(kind)
+    if issubclass(kind, (list, tuple)):
+        return lambda value: [item if type(item) in PLAIN else encode(item) for item in value]
+    if issubclass(kind, dict):
+        return lambda value: {str(key): encode(item) for key, item in value.items()}
+    return lambda value: value
+
+
+def _dataclass_encoder(cls: Any) -> Callable[[Any], Any]:
+    """Field by field; `tagged` for a union of dataclasses."""
     hints = _hints(cls)
-    names = [field.name for field in dataclasses.fields(cls)]
-    return tuple((name, tagged if _tagged_members(hints[name]) else encode) for name in names)
+    fields = dataclasses.fields(cls)
+    encoders = [(f.name, tagged if _tagged_members(hints[f.name]) else encode) for f in fields]
+    unsaid = {f.name: f.default for f in fields if LATER in f.metadata}
 
+    def encode_fields(value: Any) -> dict[str, Any]:
+        found = {name: encode_field(getattr(value, name)) for name, encode_field in encoders}
+        for name, default in unsaid.items():
+            if getattr(value, name) == default:
+                del found[name]
+        return found
 
-@cache
-def _later_defaults(cls: type) -> dict[str, Any]:
-    return {f.name: f.default for f in dataclasses.fields(cls) if LATER in f.metadata}
+    return encode_fields
 
 
 def tagged(value: Any) -> Any:
@@ -76,82 +84,155 @@ def tagged(value: Any) -> Any:
 
 def decode(cls: type[T], data: Any, where: str = "") -> T:
     """The value of type `cls` that `data` says; CodecError names the field where it does not."""
-    result: T = _decode(cls, data, where or cls.__name__)
+    hint: Any = cls
+    try:
+        result: T = _decoder(hint)(data)
+    except _Wrong as wrong:
+        place = (where or cls.__name__) + "".join(reversed(wrong.path))
+        raise CodecError(f"{place}: got {str(wrong.got)[:80]!r}, want {wrong.want}") from None
     return result
 
 
-def _decode(hint: Any, data: Any, where: str) -> Any:
+class _Wrong(Exception):
+    """JSON that isn't what its type says; on its way out it learns where it was found."""
+
+    def __init__(self, got: Any, want: str, *path: str) -> None:
+        self.got, self.want = got, want
+        self.path = list(path)  # innermost first
+
+
+@cache
+def _decoder(hint: Any) -> Callable[[Any], Any]:
+    """What decodes a value of this type; raises _Wrong."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        return _decode_union(hint, data, where)
+        return _union_decoder(hint)
     if origin is tuple:
-        return _decode_tuple(typing.get_args(hint), data, where)
+        return _tuple_decoder(typing.get_args(hint))
     if dataclasses.is_dataclass(hint):
-        return _decode_dataclass(hint, data, where)
+        return _dataclass_decoder(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return _decode_enum(hint, data, where)
-    return _decode_scalar(hint, data, where)
+        return _enum_decoder(hint)
+    return _scalar_decoder(hint)
 
 
-def _decode_dataclass(cls: Any, data: Any, where: str) -> Any:
+def _dataclass_decoder(cls: Any) -> Callable[[Any], Any]:
+    hints, fields = _hints(cls), dataclasses.fields(cls)
+    decoders = {f.name: _decoder(hints[f.name]) for f in fields}
     if hasattr(cls, "to_json"):
-        (f,) = dataclasses.fields(cls)
-        return cls(_decode(_hints(cls)[f.name], data, where))
-    _demand(isinstance(data, dict), where, data, "an object")
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    unknown = sorted(set(data) - set(fields))
-    _demand(not unknown, where, unknown, f"no field besides {', '.join(fields)}")
-    hints = _hints(cls)
-    for name, f in fields.items():
-        optional = f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
-        _demand(name in data or optional, f"{where}.{name}", "nothing", "a value")
-    return cls(**{name: _decode(hints[name], item, f"{where}.{name}") for name, item in data.items()})
+        (only,) = decoders.values()
+        return lambda data: cls(only(data))
+    missing = dataclasses.MISSING
+    required = [f.name for f in fields if f.default is missing and f.default_factory is missing]
+    names = f"no field besides {', '.join(decoders)}"
+
+    def decode_fields(data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise _Wrong(data, "an object")
+        if not data.keys() <= decoders.keys():
+            raise _Wrong(sorted(data.keys() - decoders.keys()), names)
+        for name in required:
+            if name not in data:
+                raise _Wrong("nothing", "a value", f".{name}")
+        values = {}
+        for name, item in data.items():
+            try:
+                values[name] = decoders[name](item)
+            except _Wrong as wrong:
+                wrong.path.append(f".{name}")
+                raise
+        return cls(**values)
+
+    return decode_fields
 
 
-def _decode_union(hint: Any, data: Any, where: str) -> Any:
-    if data is None and type(None) in typing.get_args(hint):
-        return None
-    members = _tagged_members(hint)
-    if members:
-        _demand(isinstance(data, dict) and len(data) == 1, where, data, f"one of {', '.join(members)}")
-        name, body = next(iter(data.items()))
-        _demand(name in members, where, name, f"one of {', '.join(members)}")
-        return _decode(members[name], body, f"{where}.{name}")
+def _union_decoder(hint: Any) -> Callable[[Any], Any]:
+    members = {name: _decoder(member) for name, member in _tagged_members(hint).items()}
     plain = [member for member in typing.get_args(hint) if member is not type(None)]
-    return _decode(plain[0], data, where)
+    only = None if members else _decoder(plain[0])
+    optional = type(None) in typing.get_args(hint)
+    names = f"one of {', '.join(members)}"
+
+    def decode_member(data: Any) -> Any:
+        if data is None and optional:
+            return None
+        if only:
+            return only(data)
+        if not isinstance(data, dict) or len(data) != 1:
+            raise _Wrong(data, names)
+        ((name, body),) = data.items()
+        if name not in members:
+            raise _Wrong(name, names)
+        try:
+            return members[name](body)
+        except _Wrong as wrong:
+            wrong.path.append(f".{name}")
+            raise
+
+    return decode_member
 
 
-def _decode_tuple(args: tuple[Any, ...], data: Any, where: str) -> Any:
-    _demand(isinstance(data, (list, tuple)), where, data, "a list")
-    if len(args) == 2 and args[1] is Ellipsis:
-        return tuple(_decode(args[0], item, f"{where}[{i}]") for i, item in enumerate(data))
-    _demand(len(data) == len(args), where, data, f"{len(args)} items")
-    return tuple(
-        _decode(arg, item, f"{where}[{i}]") for i, (arg, item) in enumerate(zip(args, data, strict=True))
-    )
+def _tuple_decoder(args: tuple[Any, ...]) -> Callable[[Any], Any]:
+    any_length = len(args) == 2 and args[1] is Ellipsis
+    decoders = [_decoder(arg) for arg in args[: 1 if any_length else None]]
+
+    def decode_items(data: Any) -> tuple[Any, ...]:
+        if not isinstance(data, (list, tuple)):
+            raise _Wrong(data, "a list")
+        if not any_length and len(data) != len(decoders):
+            raise _Wrong(data, f"{len(decoders)} items")
+        found: list[Any] = []
+        try:
+            for decode_item, item in zip(cycle(decoders) if any_length else decoders, data, strict=False):
+                found.append(decode_item(item))
+        except _Wrong as wrong:
+            wrong.path.append(f"[{len(found)}]")
+            raise
+        return tuple(found)
+
+    return decode_items
 
 
-def _decode_enum(cls: type[Enum], data: Any, where: str) -> Enum:
+def _enum_decoder(cls: type[Enum]) -> Callable[[Any], Any]:
     values = [member.value for member in cls]
-    _demand(data in values, where, data, f"one of {', '.join(map(str, values))}")
-    return cls(data)
+    names = f"one of {', '.join(map(str, values))}"
+
+    def decode_member(data: Any) -> Enum:
+        if data not in values:
+            raise _Wrong(data, names)
+        return cls(data)
+
+    return decode_member
 
 
-def _decode_scalar(hint: Any, data: Any, where: str) -> Any:
+def _scalar_decoder(hint: Any) -> Callable[[Any], Any]:
     if hint is float:
-        data = NON_FINITE.get(data, data) if isinstance(data, str) else data
-        _demand(isinstance(data, (int, float)) and not isinstance(data, bool), where, data, "a number")
-        return data if isinstance(data, int) else float(data)
+        return _decode_float
     if hint is int:
-        _demand(isinstance(data, int) and not isinstance(data, bool), where, data, "a whole number")
-    elif isinstance(hint, type):
-        _demand(isinstance(data, hint), where, data, hint.__name__)
+        return _decode_int
+    if not isinstance(hint, type):
+        return lambda data: data
+    name = hint.__name__
+
+    def decode_plain(data: Any) -> Any:
+        if not isinstance(data, hint):
+            raise _Wrong(data, name)
+        return data
+
+    return decode_plain
+
+
+def _decode_float(data: Any) -> float:
+    data = NON_FINITE.get(data, data) if isinstance(data, str) else data
+    if not isinstance(data, (int, float)) or isinstance(data, bool):
+        raise _Wrong(data, "a number")
+    return data if isinstance(data, int) else float(data)
+
+
+def _decode_int(data: Any) -> int:
+    if not isinstance(data, int) or isinstance(data, bool):
+        raise _Wrong(data, "a whole number")
     return data
-
-
-def _demand(true: bool, where: str, got: Any, want: str) -> None:
-    if not true:
-        raise CodecError(f"{where}: got {str(got)[:80]!r}, want {want}")
 
 
 @cache
