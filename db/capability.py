@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -144,9 +144,9 @@ def fold(findings: Iterable[Finding]) -> Capability | None:
         cases=len(ran),
         skipped=len(counted) - len(ran),
         positions=sum(finding.positions for finding in ran),
-        bound_ratio=_largest(finding.bound_ratio for finding in ran),
-        relative_ratio=_largest(finding.relative_ratio for finding in ran),
-        nmse=_largest(finding.nmse for finding in ran),
+        bound_ratio=largest(finding.bound_ratio for finding in ran),
+        relative_ratio=largest(finding.relative_ratio for finding in ran),
+        nmse=largest(finding.nmse for finding in ran),
         bit_exact=all(exact) if exact else None,
         last_run_us=newest.finished_us,
         build_digest=_shared({finding.build_digest for finding in ran}),
@@ -212,7 +212,7 @@ def _rejected(ran: Sequence[Finding]) -> bool:
     return any(finding.verdict is Verdict.REJECT for finding in ran)
 
 
-def _largest(figures: Iterable[float | None]) -> float | None:
+def largest(figures: Iterable[float | None]) -> float | None:
     """The largest of the figures that there are; a NaN is larger than any."""
     there = [math.inf if math.isnan(figure) else figure for figure in figures if figure is not None]
     return max(there, default=None)
@@ -230,27 +230,37 @@ def cells(s: Session, **equal: str) -> tuple[Capability, ...]:
 
 def cell(s: Session, key: CellKey) -> Capability | None:
     """One cell; None where nothing ran."""
-    return next(iter(cells(s, **dict(zip(CELL, astuple(key), strict=True)))), None)
+    return cells_of(s, [key]).get(key)
 
 
 def standings(s: Session, key: CellKey) -> tuple[Standing, ...]:
     """Where each case of a cell stands."""
-    return tuple(stand_all(_findings(s, [key])[key]))
+    return tuple(stand_all(findings_of(s, [key])[key]))
 
 
 def fold_cells(s: Session, keys: Iterable[CellKey]) -> None:
-    """Works these cells out again from their evidence and writes them."""
+    """Works these cells out again from all their evidence and writes them."""
     wanted = sorted(set(keys))
-    if not wanted:
-        return
-    folded = [found for findings in _findings(s, wanted).values() if (found := fold(findings))]
-    mine = sa.and_(*(capability.c[name] == sa.bindparam(f"key_{name}") for name in CELL))
-    s.execute(
-        sa.delete(capability).where(mine),
-        [{f"key_{name}": value for name, value in zip(CELL, astuple(key), strict=True)} for key in wanted],
-    )
-    if folded:
-        s.execute(sa.insert(capability), [_row(found) for found in folded])
+    if wanted:
+        found = findings_of(s, wanted)
+        write(s, [cell for findings in found.values() if (cell := fold(findings))])
+
+
+def write(s: Session, found: Sequence[Capability]) -> None:
+    """Puts cells in the place of what the table says of them."""
+    if found:
+        mine = sa.and_(*(capability.c[name] == sa.bindparam(f"key_{name}") for name in CELL))
+        keys = [{f"key_{name}": getattr(cell.key, name) for name in CELL} for cell in found]
+        s.execute(sa.delete(capability).where(mine), keys)
+        s.execute(sa.insert(capability), [_row(cell) for cell in found])
+
+
+def cells_of(s: Session, keys: Sequence[CellKey]) -> dict[CellKey, Capability]:
+    """Those of the cells that there are."""
+    query = sa.select(capability).where(*_among(capability, keys))
+    found = (_capability(row._mapping) for row in s.execute(query))
+    wanted = set(keys)
+    return {cell.key: cell for cell in found if cell.key in wanted}
 
 
 def rebuild(s: Session) -> int:
@@ -271,7 +281,7 @@ def rebuilt(s: Session) -> dict[CellKey, Capability]:
             evidence.c.folded, evidence.c.source_digest == source
         )
         keys = [CellKey(*row) for row in s.execute(query.distinct())]
-        found |= {key: cell for key, lines in _findings(s, keys).items() if (cell := fold(lines))}
+        found |= {key: cell for key, lines in findings_of(s, keys).items() if (cell := fold(lines))}
     return found
 
 
@@ -280,39 +290,49 @@ def stored(s: Session) -> dict[CellKey, Capability]:
     return {cell.key: cell for cell in cells(s)}
 
 
-def _findings(s: Session, keys: Sequence[CellKey]) -> dict[CellKey, list[Finding]]:
-    """The lines that can matter to a fold: the newest per case, verdict and fingerprint."""
+def findings_of(
+    s: Session, keys: Sequence[CellKey], case_ids: Set[str] = frozenset(), apart: Set[str] = frozenset()
+) -> dict[CellKey, list[Finding]]:
+    """The lines that can matter to a fold: the newest per case, verdict and fingerprint.
+
+    With `case_ids`, of those cases only. Lines whose ids are `apart` hide none of the others.
+    """
     found: dict[CellKey, list[Finding]] = {key: [] for key in keys}
     names = [name for name in Finding.__dataclass_fields__ if name != "key"]
+    group = [evidence.c[name] for name in (*CELL, "case_id", "verdict", "fingerprint_digest")]
     place = sa.func.row_number().over(
-        partition_by=[evidence.c[name] for name in (*CELL, "case_id", "verdict", "fingerprint_digest")],
+        partition_by=[*group, evidence.c.evidence_id.in_(apart)] if apart else group,
         order_by=[evidence.c.finished_us.desc(), evidence.c.evidence_id.desc()],
     )
-    ranked = (
-        sa.select(*(evidence.c[name] for name in (*CELL, *names)), place.label("place"))
-        .where(
-            evidence.c.folded,
-            evidence.c.source_digest.in_({key.source_digest for key in keys}),
-            evidence.c.device.in_({key.device for key in keys}),
-            evidence.c.backend.in_({key.backend for key in keys}),
-        )
-        .subquery()
-    )
+    where = [evidence.c.folded, *_among(evidence, keys)]
+    where += [evidence.c.case_id.in_(case_ids)] if case_ids else []
+    columns = [evidence.c[name] for name in (*CELL, *names)]
+    ranked = sa.select(*columns, place.label("place")).where(*where).subquery()
     for row in s.execute(sa.select(ranked).where(ranked.c.place == 1)):
         key = CellKey(*row[: len(CELL)])
         if key in found:
-            found[key].append(_finding(key, dict(zip(names, row[len(CELL) :], strict=False))))
+            found[key].append(_finding(key, names, row[len(CELL) :]))
     return found
 
 
-def _finding(key: CellKey, values: dict[str, Any]) -> Finding:
-    return Finding(key=key, **(values | {"verdict": Verdict(values["verdict"])}))
+def _among(table: sa.Table, keys: Sequence[CellKey]) -> list[sa.ColumnElement[bool]]:
+    """What an index finds; more than these cells may come of it."""
+    return [
+        table.c[name].in_({getattr(key, name) for key in keys})
+        for name in ("source_digest", "device", "backend")
+    ]
+
+
+def _finding(key: CellKey, names: Sequence[str], row: Sequence[Any]) -> Finding:
+    values = dict(zip(names, row, strict=False))
+    values["verdict"] = Verdict(values["verdict"])
+    return Finding(key=key, **values)
 
 
 def _row(found: Capability) -> dict[str, object]:
     values = {name: getattr(found, name) for name in Capability.__dataclass_fields__ if name != "key"}
     joined = {"rungs": ",".join(found.rungs), "flags": ",".join(found.flags)}
-    return dict(zip(CELL, astuple(found.key), strict=True)) | values | joined
+    return {name: getattr(found.key, name) for name in CELL} | values | joined
 
 
 def _capability(row: Any) -> Capability:

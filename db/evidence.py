@@ -16,9 +16,10 @@ from itertools import islice
 
 import sqlalchemy as sa
 
-from db.capability import CellKey, fold_cells
+from db.capability import CellKey
 from db.cases import case_id, store_cases
 from db.device import digest_of, see_all
+from db.refold import Added, refold
 from db.session import Session
 from db.tables import CELL, attempt, cases
 from db.tables import evidence as table
@@ -85,12 +86,16 @@ def append(s: Session, entries: Sequence[Entry], now_us: int) -> set[str]:
         _store_cases(s, [entry.line for entry in new])
         see_all(s, ((entry.line.device, entry.line.finished_us) for entry in new))
         s.execute(sa.insert(table), [_row(entry, now_us) for entry in new])
-        fold_cells(s, (key_of(entry.line) for entry in new if entry.folded))
+        refold(s, [_added(entry.line) for entry in new if entry.folded])
     if again:
         more = sa.update(table).where(table.c.evidence_id == sa.bindparam("id"))
         more = more.values(copies=table.c.copies + sa.bindparam("more"))
         s.execute(more, [{"id": evidence_id, "more": count} for evidence_id, count in again.items()])
     return set(fresh)
+
+
+def _added(line: Evidence) -> Added:
+    return Added(key_of(line), line.case_id, line.evidence_id)
 
 
 def known(s: Session, evidence_ids: Iterable[str]) -> set[str]:

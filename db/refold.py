@@ -1,0 +1,110 @@
+"""Cells that grow by a batch of lines: what a whole fold gives, told from the touched cases where it can be.
+
+refold(s, added)      # added: (cell, case id, evidence id) of the lines that were just stored
+
+Most lines of a campaign say nothing new: PASS, of a case that its cell didn't have or that passed before with
+the same figures. Then a cell follows from what it was and what its touched cases are. If not, a fold tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from db.capability import (
+    Capability,
+    CellKey,
+    Finding,
+    Standing,
+    cells_of,
+    findings_of,
+    fold_cells,
+    largest,
+    stand_all,
+    write,
+)
+from db.session import Session
+from kernels.model import Verdict
+
+
+@dataclass(frozen=True)
+class Added:
+    """A line that was just stored and counts for its cell."""
+
+    key: CellKey
+    case_id: str
+    evidence_id: str
+
+
+def refold(s: Session, added: Sequence[Added]) -> None:
+    """Brings the cells of these lines up to date."""
+    keys = sorted({line.key for line in added})
+    if not keys:
+        return
+    new = {line.evidence_id for line in added}
+    cells = cells_of(s, keys)
+    touched = findings_of(s, list(cells), {line.case_id for line in added}, new) if cells else {}
+    grown = {key: grow(cell, touched[key], new) for key, cell in cells.items()}
+    write(s, [cell for key, cell in grown.items() if cell and cell != cells[key]])
+    fold_cells(s, [key for key in keys if grown.get(key) is None])
+
+
+def grow(cell: Capability, findings: Iterable[Finding], new: set[str]) -> Capability | None:
+    """The cell with the `new` lines among the findings of its touched cases; None where a fold must tell."""
+    if cell.verdict is not Verdict.PASS or cell.reason or "flaky" in cell.flags:
+        return None
+    findings = list(findings)
+    before = {st.counts.case_id: st for st in stand_all(f for f in findings if f.evidence_id not in new)}
+    grown: Capability | None = cell
+    for standing in stand_all(findings):
+        was = before.get(standing.counts.case_id)
+        if grown is None or not _is_plain(standing) or standing.counts.device_class != cell.device_class:
+            return None
+        if was is None:
+            grown = _with(grown, standing.counts)
+        elif not _says_the_same(was, standing):
+            return None
+        else:
+            grown = replace(grown, last_run_us=max(grown.last_run_us, standing.counts.finished_us))
+    return grown
+
+
+def _is_plain(standing: Standing) -> bool:
+    """PASS without a word, or SKIP; and nothing else was ever seen of the case that would show."""
+    counts = standing.counts
+    silent = counts.verdict is Verdict.SKIP or (counts.verdict is Verdict.PASS and not counts.reason)
+    return silent and standing.trouble is None and not standing.flaky
+
+
+def _says_the_same(was: Standing, now: Standing) -> bool:
+    """Whether a case adds to its cell what it added before, but for the time."""
+    if was.trouble or was.flaky or was.counts.verdict is not now.counts.verdict:
+        return False
+    if now.counts.verdict is Verdict.SKIP:
+        return True
+    figures = ("reason", "positions", "bound_ratio", "relative_ratio", "nmse", "bit_exact", "twin_agrees")
+    names = (*figures, "build_digest", "notes")
+    return all(getattr(was.counts, name) == getattr(now.counts, name) for name in names)
+
+
+def _with(cell: Capability, one: Finding) -> Capability | None:
+    """A PASS cell with one case more, PASS or SKIP; None where it doesn't tell enough about the others."""
+    cell = replace(cell, last_run_us=max(cell.last_run_us, one.finished_us))
+    if one.verdict is Verdict.SKIP:
+        return replace(cell, skipped=cell.skipped + 1)
+    if one.twin_agrees and "twin" not in cell.rungs:
+        return None  # a case may have contradicted its twin, or none had one
+    lost = ("twin",) * (one.twin_agrees is False) + ("exact",) * (not one.bit_exact)
+    exact = [said for said in (cell.bit_exact, one.bit_exact) if said is not None]
+    return replace(
+        cell,
+        cases=cell.cases + 1,
+        positions=cell.positions + one.positions,
+        rungs=tuple(rung for rung in cell.rungs if rung not in lost),
+        flags=tuple(sorted({*cell.flags, *filter(None, one.notes.split(","))})),
+        bound_ratio=largest((cell.bound_ratio, one.bound_ratio)),
+        relative_ratio=largest((cell.relative_ratio, one.relative_ratio)),
+        nmse=largest((cell.nmse, one.nmse)),
+        bit_exact=all(exact) if exact else None,
+        build_digest=cell.build_digest if cell.build_digest == one.build_digest else "",
+    )
