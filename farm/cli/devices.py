@@ -12,7 +12,7 @@ from db import device
 from db.device import DeviceRow
 from db.session import open_existing
 from farm.cli import options
-from farm.cli.status import device_record
+from farm.records import device_record
 from farm.terminal import console, duration, shown, table
 from kernels.errors import FarmError
 from workers import backend, boards

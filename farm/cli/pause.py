@@ -8,8 +8,8 @@ import click
 
 from db.session import open_existing
 from farm.cli import options
-from farm.cli.status import campaign_record
 from farm.coordinator import wall_clock
+from farm.records import campaign_record
 from farm.steering import pause as pause_campaign
 
 

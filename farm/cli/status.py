@@ -19,6 +19,7 @@ from farm.cli import options
 from farm.marks import timestamp
 from farm.matrix import Matrix
 from farm.reader import read_matrix
+from farm.records import campaign_record, device_record
 from farm.terminal import campaign_line, console, duration, matrix_parts, shown
 from farm.terminal import table as new_table
 from farm.uses import Coverage, coverage
@@ -85,43 +86,6 @@ def document(
         ],
         "devices": [device_record(row) for row in boards],
         "matrix": json.loads(exports.export("json").render(matrix)),
-    }
-
-
-def campaign_record(row: CampaignRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "open": row.is_open,
-        "created_at": timestamp(row.created_us),
-        "closed_at": _timestamp(row.closed_us),
-        "paused_at": _timestamp(row.paused_us),
-        "cancelled_at": _timestamp(row.cancelled_us),
-        "retry_of": row.retry_of,
-        "rule": row.rule,
-        "jobs": row.jobs,
-        "done": row.done,
-        "waiting": row.waiting,
-        "leased": row.leased,
-        "verdicts": dict(row.verdicts),
-        "selection": json.loads(row.selection),
-    }
-
-
-def _timestamp(us: int | None) -> str | None:
-    return None if us is None else timestamp(us)
-
-
-def device_record(row: DeviceRow) -> dict[str, Any]:
-    board = row.device
-    return {
-        "slug": board.slug,
-        "device_class": board.device_class,
-        "name": board.name,
-        "uuid": board.uuid,
-        "slots": board.slots,
-        "fingerprint": dict(board.fingerprint),
-        "first_seen": timestamp(row.first_seen_us),
-        "last_seen": timestamp(row.last_seen_us),
     }
 
 
