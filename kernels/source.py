@@ -6,12 +6,12 @@ import ast
 import hashlib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -128,7 +128,7 @@ def table(name: str, values: np.ndarray) -> str:
     Floats are written as hexadecimal so that no digit is lost, words of four or eight bytes so that their
     bytes show.
     """
-    items = [_item(value, values.dtype) for value in values]
+    items = _items(values)
     head = f"__device__ const {C_TYPES[values.dtype.str[1:]]} {name}[{len(items)}] = {{"
     if len(items) <= SHORT_TABLE:
         return f"{head}{', '.join(items)}}};"
@@ -137,12 +137,14 @@ def table(name: str, values: np.ndarray) -> str:
     return "\n    ".join([head, *(f"{line}," for line in lines)]) + "\n};"
 
 
-def _item(value: Any, dtype: np.dtype[Any]) -> str:
-    if dtype.kind == "f":
-        return f"{float(value).hex()}f"
-    if dtype.kind == "u" and dtype.itemsize >= 4:
-        return f"{int(value):#0{2 + 2 * dtype.itemsize}x}" + ("ull" if dtype.itemsize == 8 else "u")
-    return str(int(value))
+def _items(values: np.ndarray) -> list[str]:
+    kind, size = values.dtype.kind, values.dtype.itemsize
+    if kind == "f":
+        return [f"{float(value).hex()}f" for value in values.tolist()]
+    if kind == "u" and size >= 4:
+        suffix = "ull" if size == 8 else "u"
+        return [f"{value:#0{2 + 2 * size}x}{suffix}" for value in values.tolist()]
+    return [str(value) for value in values.tolist()]
 
 
 def digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
@@ -154,12 +156,28 @@ def digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
 @cache
 def _digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
     kernel = registry.kernel(kernel_id)
-    parts = [BUILD_MEANS[build], *(code for module in _modules(kernel) for code in _codes(module))]
+    parts = [BUILD_MEANS[build], *(code for module in _modules(kernel) for code in _code_digests(module))]
     for part_id, kind_name in kernel.parts(kinds):
         part = registry.kernel(part_id)
-        parts += [text(part_id, kind_name), *(code for module in _modules(part) for code in _codes(module))]
-        parts += [code for module in _kind_modules(part, kind_name) for code in _codes(module)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        parts.append(_text_digest(part_id, kind_name))
+        parts += (code for module in _modules(part) for code in _code_digests(module))
+        parts += (code for module in _kind_modules(part, kind_name) for code in _code_digests(module))
+    return _sha256("\0".join(parts))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _text_digest(kernel_id: str, kind_name: str) -> str:
+    """Texts and modules are in many digests: each is hashed once, and its digest stands for it."""
+    return _sha256(_text(kernel_id, kind_name))
+
+
+@cache
+def _code_digests(module: Path) -> tuple[str, ...]:
+    return tuple(map(_sha256, _codes(module)))
 
 
 def frame_digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
@@ -179,7 +197,7 @@ def _frame_digest(kernel_id: str, kinds: tuple[str, ...], build: Build) -> str:
         paths = paths.union(*map(_paths, _modules(registry.kernel(part_id))))
         paths = paths.union(*map(_paths, _kind_modules(registry.kernel(part_id), kind_name)))
     parts = [BUILD_MEANS[build], *map(str, kinds), *sorted(code(path, CUDA_NAMES) for path in paths)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return _sha256("\0".join(parts))
 
 
 @cache
@@ -202,14 +220,39 @@ def _paths(module: Path) -> frozenset[str]:
 
 @cache
 def _imports(path: str) -> tuple[str, ...]:
+    files = [
+        getattr(sys.modules.get(name), "__file__", None) for name in _read(path).imports if counted(name)
+    ]
+    return tuple(file for file in files if file)
+
+
+class _Read(NamedTuple):
+    """What a module names in `from … import …`, and its code."""
+
+    imports: tuple[str, ...]
+    code: str
+
+
+@cache
+def _read(path: str) -> _Read:
+    """Parses a module once for both."""
+    tree = ast.parse(Path(path).read_text(encoding="utf8"))
     names = [
         name
-        for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf8")))
+        for node in _statements(tree)
         if isinstance(node, ast.ImportFrom) and node.module
         for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
     ]
-    files = [getattr(sys.modules.get(name), "__file__", None) for name in names if counted(name)]
-    return tuple(file for file in files if file)
+    return _Read(tuple(names), _code(tree, ()))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Every statement below a node, deeper ones too; expressions hold none."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inner = getattr(node, field, ())
+        for child in inner if isinstance(inner, list) else ():
+            yield child
+            yield from _statements(child)
 
 
 def counted(name: str) -> bool:
@@ -223,9 +266,12 @@ def code(path: str, without: tuple[str, ...] = ()) -> str:
 
     Assignments to the module's names in `without` are left out too.
     """
-    tree = ast.parse(Path(path).read_text(encoding="utf8"))
+    return _code(ast.parse(Path(path).read_text(encoding="utf8")), without) if without else _read(path).code
+
+
+def _code(tree: ast.Module, without: tuple[str, ...]) -> str:
     tree.body = [node for node in tree.body if not _assigns(node, without)]
-    for node in ast.walk(tree):
+    for node in (tree, *_statements(tree)):
         if (
             isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
             and ast.get_docstring(node) is not None

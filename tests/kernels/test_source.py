@@ -25,11 +25,13 @@ def has_tables(kind: str) -> bool:
 @pytest.fixture
 def uncached() -> Iterator[None]:
     """Texts and digests made again, before and after a test that changes what they are made of."""
-    caches = (source._text, source._digest, source.code, source._codes, source._imports)
-    for cache in caches:
-        cache.cache_clear()
+    forget()
     yield
-    for cache in caches:
+    forget()
+
+
+def forget() -> None:
+    for cache in (source._text, source._text_digest, source._digest):
         cache.cache_clear()
 
 
@@ -103,8 +105,7 @@ def test_digest_changes_with_a_kinds_text_and_only_where_it_is_used(
     before = digests()
     wrong = replace(registry.kind("Q6_K"), cuda=registry.kind("Q6_K").cuda.replace("<<", ">>", 1))
     monkeypatch.setitem(registry.kinds(), "Q6_K", wrong)
-    source._text.cache_clear()
-    source._digest.cache_clear()
+    forget()
     changed = {
         (cell.op, cell.kernel, cell.kind) for cell, value in digests().items() if before[cell] != value
     }
@@ -115,8 +116,7 @@ def test_digest_changes_with_a_kinds_text_and_only_where_it_is_used(
 def test_digest_changes_with_geometry(uncached: None, monkeypatch: pytest.MonkeyPatch) -> None:
     before = source.digest("matvec/coalesced", ("Q4_0",), Build.EXACT)
     monkeypatch.setattr(coalesced, "ROWS", 4)
-    source._text.cache_clear()
-    source._digest.cache_clear()
+    forget()
     assert source.digest("matvec/coalesced", ("Q4_0",), Build.EXACT) != before
 
 
