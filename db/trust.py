@@ -111,5 +111,16 @@ def foreign(s: Session, line: Evidence) -> tuple[str, ...]:
     return tuple(s.execute(query.distinct().limit(2)).scalars())
 
 
+def boards_of(s: Session, line: Evidence, output_digest: str) -> tuple[str, ...]:
+    """The boards that put that out for the line's case and source."""
+    query = sa.select(evidence.c.device).where(
+        evidence.c.case_id == line.case_id,
+        evidence.c.source_digest == line.source_digest,
+        evidence.c.output_digest == output_digest,
+        evidence.c.verdict == Verdict.PASS.value,
+    )
+    return tuple(s.execute(query.distinct().order_by(evidence.c.device)).scalars())
+
+
 def _make_row(s: Session, slug: str) -> None:
     insert_new(s, exam, [{"device": slug, "reason": ""}])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from db import campaign, device, pack, queue
+from db import campaign, device, pack, queue, trust
 from db.campaign import CampaignRow
 from db.cases import remember_inputs
 from db.epoch import demand_epoch, raise_epoch
@@ -18,8 +18,9 @@ from db.needs import offer_of
 from db.outcome import Outcome, complete_many
 from db.session import Database, Session
 from farm.campaign import deadline_s, targets_here
+from farm.exam import Examiner, Result, exam_catalog, is_question, settles, twin_digest
 from farm.writer import Writer
-from kernels.model import Verdict
+from kernels.model import Evidence, Verdict
 from workers import protocol
 from workers.packs import shipped
 from workers.protocol import (
@@ -69,13 +70,16 @@ class Coordinator:
         clock: Callable[[], float] = time.monotonic,
         now_us: Callable[[], int] = wall_clock,
         ttl_s: float = TTL_S,
+        examiner: Examiner | None = None,
     ) -> None:
+        """`examiner` has boards prove themselves before they get jobs; None trusts those of this machine."""
         self._database = database
         self._catalog_digest = catalog_digest
         self._clock = clock
         self._now_us = now_us
         self._ttl_s = ttl_s
         self._lock = threading.Lock()
+        self._examiner = examiner
         self._workers: dict[str, Hello] = {}
         self._joined: dict[str, int] = {}  # worker id -> the newest campaign that knows its device
         self._heard: dict[str, float] = {}  # when each worker called last
@@ -90,8 +94,10 @@ class Coordinator:
 
     def hello(self, message: Hello) -> Welcome:
         """Takes a worker in and makes the jobs that open campaigns want of its device; or says why not."""
-        if reason := self._refuses(message):
+        if reason := self._refuses(message) or self._is_aside(message):
             return Welcome(False, reason, self.epoch, self._ttl_s)
+        if self._examiner:
+            self._examiner.join(message.worker_id)
         joined = self._writer.do(lambda s: self._join(s, message))
         self._workers[message.worker_id], self._joined[message.worker_id] = message, joined
         self._heard[message.worker_id] = self._clock()
@@ -101,6 +107,9 @@ class Coordinator:
         """Waiting jobs for the worker's device, dated from now."""
         hello = self._known(message.worker_id, message.epoch)
         self.reap()
+        if self._examiner and self._examiner.is_due(hello):
+            questions = self._examiner.ask(hello)
+            return Leases(questions, 0.0 if questions else RETRY_AFTER_S, drained=False)
         seen, peers = self._joined[message.worker_id], self._peers()
         leased, owed, joined = self._writer.do(lambda s: self._lease(s, hello, message.limit, seen, peers))
         self._joined[message.worker_id] = joined
@@ -115,27 +124,39 @@ class Coordinator:
             self._drop(queue.ended(s, message.held))
         with self._lock:
             mine = set(self._leases)
+        questions = self._examiner.held(message.worker_id) if self._examiner else set()
         started = [attempt for attempt in message.started if attempt in mine]
         returned = [attempt for attempt in message.returned if attempt in mine]
         if started or returned:
             self._writer.do(lambda s: self._note(s, started, returned))
         self._drop(returned)
         self._date(attempt for attempt in message.held if attempt in mine)
-        return Renewed(tuple(attempt for attempt in message.held if attempt not in mine))
+        return Renewed(tuple(attempt for attempt in message.held if attempt not in mine | questions))
 
     def complete(self, message: Complete) -> Acknowledged:
-        """Stores the lines, late ones too; a lease ends when its line spoke for it."""
-        self._known(message.worker_id, message.epoch)
-        outcomes = self._writer.do(lambda s: self._complete(s, message))
-        lines = zip(message.evidence, outcomes, strict=True)
-        self._drop(line.attempt_id for line, outcome in lines if outcome.job_id is not None)
+        """Stores the lines, late ones too; a lease ends when its line spoke for it.
+
+        Answers to an exam are no evidence: they are taken out, and a board that fails is set aside.
+        """
+        hello = self._known(message.worker_id, message.epoch)
+        lines = tuple(line for line in message.evidence if not is_question(line.attempt_id))
+        if self._examiner and (result := self._examiner.take(message.worker_id, message.evidence)):
+            self._writer.do(lambda s: self._examined(s, hello, result))
+        if lines:
+            outcomes = self._writer.do(lambda s: self._complete(s, lines))
+            told = zip(lines, outcomes, strict=True)
+            self._drop(line.attempt_id for line, outcome in told if outcome.job_id is not None)
+        if self._examiner:
+            self._examiner.count(message.worker_id, len(lines))
         return Acknowledged(tuple(line.evidence_id for line in message.evidence))
 
     def fetch(self, message: Fetch) -> Fetched:
         """The content of a catalog; FarmError where the database has none of that address."""
         self._known(message.worker_id, message.epoch)
         with self._database.reading() as s:
-            return Fetched(shipped(pack.get(s, message.address)))
+            exam = exam_catalog().pack
+            content = exam.to_bytes() if message.address == exam.address else pack.get(s, message.address)
+        return Fetched(shipped(content))
 
     def reap(self) -> None:
         """Takes back the leases that nobody renewed in time, and those held for too long all the same."""
@@ -249,12 +270,44 @@ class Coordinator:
         lose(s, self.epoch, expired, self._now_us(), reason)
         campaign.close_finished(s, self._now_us())
 
-    def _complete(self, s: Session, message: Complete) -> tuple[Outcome, ...]:
-        outcomes = complete_many(s, self.epoch, message.evidence, self._now_us())
-        made = [line for line in message.evidence if line.inputs_digest and line.verdict is not Verdict.ERROR]
+    def _complete(self, s: Session, lines: tuple[Evidence, ...]) -> tuple[Outcome, ...]:
+        outcomes = complete_many(s, self.epoch, lines, self._now_us())
+        made = [line for line in lines if line.inputs_digest and line.verdict is not Verdict.ERROR]
         remember_inputs(s, {line.case.inputs_key: line.inputs_digest for line in made})
+        if self._examiner:
+            self._settle(s, [line for line, outcome in zip(lines, outcomes, strict=True) if outcome.new])
         campaign.close_finished(s, self._now_us())
         return outcomes
+
+    def _is_aside(self, message: Hello) -> str:
+        """Why a board gets no work; empty if it may."""
+        with self._database.reading() as s:
+            reason = trust.why_aside(s, message.device.slug)
+        return f"set aside: {reason}; farm devices --readmit {message.device.slug}" if reason else ""
+
+    def _examined(self, s: Session, hello: Hello, result: Result) -> None:
+        demand_epoch(s, self.epoch)
+        trust.note_exam(s, hello.device.slug, result.passed, result.reason, self._now_us())
+        if not result.passed:
+            self._turn_away(hello.device.slug)
+
+    def _settle(self, s: Session, lines: Iterable[Evidence]) -> None:
+        """Where two boards put out different bits of one exact case, the twin says which is set aside."""
+        for line in lines:
+            if (others := trust.foreign(s, line)) and settles(line):
+                right = twin_digest(line.case)
+                for digest in {line.output_digest, *others} - {right}:
+                    for slug in trust.boards_of(s, line, digest):
+                        reason = (
+                            f"{line.case.op}/{line.case.kernel} put out {digest[:12]}, {right[:12]} is right"
+                        )
+                        trust.set_aside(s, slug, reason, self._now_us())
+                        self._turn_away(slug)
+
+    def _turn_away(self, slug: str) -> None:
+        """Asks a board's workers for another hello, which is refused; what they hold runs out."""
+        for worker_id in [name for name, hello in self._workers.items() if hello.device.slug == slug]:
+            del self._workers[worker_id]
 
 
 def _worker(hello: Hello) -> queue.Worker:

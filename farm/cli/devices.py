@@ -8,25 +8,31 @@ from typing import Any
 
 import click
 
-from db import device
+from db import device, trust
 from db.device import DeviceRow
 from db.session import open_existing
 from farm.cli import options
 from farm.records import device_record
 from farm.terminal import console, duration, shown, table
-from kernels.errors import FarmError
+from kernels.errors import FarmError, UnknownName
 from workers import backend, boards
 from workers.boards import Survey
 
 
 @click.command(short_help=__doc__)
+@click.option("--readmit", metavar="BOARD", help="Let a board that is set aside work again, after an exam.")
+@click.option("--set-aside", "aside", metavar="BOARD", help="Give a board no more jobs, and doubt its lines.")
 @options.as_json
 @options.database
-def devices(as_json: bool, url: str) -> None:
+def devices(readmit: str | None, aside: str | None, as_json: bool, url: str) -> None:
     """Shows what this machine can run on, and the devices that the database knows.
 
-    A backend that can't run here says why.
+    A backend that can't run here says why. A board is set aside by itself where it fails an exam, or puts out
+    other bits than the twin where another board didn't; its lines since its last good exam are suspect.
     """
+    if readmit or aside:
+        change_standing(url, readmit, aside)
+        return
     here = boards.survey(backend.names())
     known, complaint = known_devices(url)
     if as_json:
@@ -34,6 +40,23 @@ def devices(as_json: bool, url: str) -> None:
         return
     print_here(here)
     print_known(known, complaint)
+
+
+def change_standing(url: str, readmit: str | None, aside: str | None) -> None:
+    """Sets a board aside or readmits it, and says what that changed."""
+    now_us = time.time_ns() // 1000
+    with open_existing(url).writing() as s:
+        known = [row.device.slug for row in device.devices(s)]
+        for slug in filter(None, (readmit, aside)):
+            if slug not in known:
+                raise UnknownName("board", slug, known)
+        if readmit:
+            trust.readmit(s, readmit, now_us)
+            click.echo(f"{readmit} may work again, after an exam", err=True)
+        if aside:
+            done = trust.set_aside(s, aside, "by hand", now_us)
+            told = f"{done.suspect} lines suspect, {len(done.requeued)} jobs run again"
+            click.echo(f"{aside} is set aside: {told}", err=True)
 
 
 def known_devices(url: str) -> tuple[tuple[DeviceRow, ...], str]:

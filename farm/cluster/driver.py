@@ -48,7 +48,7 @@ def main(address: str, backends: Sequence[str]) -> int:
 
 def drive(ray: Any, url: str, backends: tuple[str, ...], stopping: threading.Event) -> None:
     """A coordinator, and an agent for every board, until stopped."""
-    coordinator = start_coordinator(ray, url)
+    coordinator = start_coordinator(ray, url, examines=True)
     watch = Watch(ray, coordinator, backends, say)
     try:
         ray.get(coordinator.tick.remote(), timeout=ANSWER_S)

@@ -16,6 +16,7 @@ from db.campaign import CampaignRow
 from db.session import Database, open_existing
 from farm.cluster import ray_home
 from farm.coordinator import Coordinator
+from farm.exam import Examiner
 from farm.progress import Bar
 from kernels import catalog
 from kernels.errors import FarmError
@@ -38,15 +39,15 @@ MAX_DEATHS = 5  # of one board's agents in a campaign; more is a machine that ca
 class CoordinatorActor(Coordinator):
     """The coordinator in a process of its own, where it opens the database itself."""
 
-    def __init__(self, url: str, catalog_digest: str) -> None:
-        super().__init__(open_existing(url), catalog_digest)
+    def __init__(self, url: str, catalog_digest: str, examines: bool = False) -> None:
+        super().__init__(open_existing(url), catalog_digest, examiner=Examiner() if examines else None)
 
     def call(self, name: str, text: str) -> str:
         """One of the four calls, as JSON."""
         return json_calls.answer(self, name, text)
 
 
-def start_coordinator(ray: Any, url: str) -> Any:
+def start_coordinator(ray: Any, url: str, examines: bool = False) -> Any:
     """The coordinator's actor: detached, restarted by Ray; agents repeat what it may not have heard."""
     options = {
         "name": COORDINATOR,
@@ -56,7 +57,7 @@ def start_coordinator(ray: Any, url: str) -> Any:
         "max_restarts": -1,  # a new one raises the epoch; agents say hello again
         "max_task_retries": 0,  # evidence ids make a repeated line harmless, and agents repeat by themselves
     }
-    return ray.remote(CoordinatorActor).options(**options).remote(url, catalog.digest())
+    return ray.remote(CoordinatorActor).options(**options).remote(url, catalog.digest(), examines)
 
 
 def run(database: Database, campaign_id: int, boards: Sequence[Board], bar: Bar) -> CampaignRow:

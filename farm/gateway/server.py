@@ -16,6 +16,7 @@ import uvicorn
 
 from db.session import Database
 from farm.coordinator import TTL_S, Coordinator
+from farm.exam import Examiner
 from farm.gateway.app import application
 from farm.gateway.guard import Ledger
 from kernels import catalog
@@ -92,7 +93,10 @@ class Server(uvicorn.Server):
 def serve(database: Database, place: Place, ready: Callable[[str, int], None]) -> None:
     """Answers until interrupted; `ready` gets address and epoch. FarmError when another head begins."""
     place.refuse_plain()
-    with listening(place) as sock, contextlib.closing(Coordinator(database, catalog.digest())) as coordinator:
+    with (
+        listening(place) as sock,
+        contextlib.closing(Coordinator(database, catalog.digest(), examiner=Examiner())) as coordinator,
+    ):
         ended: list[str] = []
         app = application(database, coordinator, Ledger(time.monotonic), ended.append)
         server = Server(

@@ -1,0 +1,178 @@
+"""Exams: a board proves itself with an answer that is known and with a kernel that is known to be wrong."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+from kernels import compare, inputs, judge, registry, source
+from kernels.declared import catalog
+from kernels.declared.catalog import Catalog
+from kernels.declared.pack import Pack
+from kernels.inputs import FIXTURE_VERSION
+from kernels.model import Build, Case, Evidence, Rule, Seeded, Shape, Verdict
+from kernels.op import Kernel, LaunchKernel
+from workers.boards import executes
+from workers.protocol import Hello, Lease
+
+RIGHT = ("matvec", "coalesced", ("Q4_K",), Shape.of(rows=9, cols=1280))
+WRONG = ("silu_mul", "known_wrong", (), Shape.of(n=1000))
+EVERY_JOBS = 1000  # of a worker, between two exams
+DEADLINE_S = 120.0
+PREFIX = "exam-"  # of an attempt id: no job is behind it
+MOST_MACS = 10**7  # of a case that is settled by the twin, in the coordinator
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a worker's exam ended."""
+
+    passed: bool
+    reason: str  # what went wrong; empty where it passed
+
+
+@dataclass
+class Sitting:
+    """One worker's exam: what was asked, and what is answered."""
+
+    want: dict[str, tuple[Verdict, str]]  # attempt id -> verdict, and output digest where one is known
+    got: dict[str, Evidence] = field(default_factory=dict)
+
+
+class Examiner:
+    """Asks every worker at joining, and again after so many jobs; safe to call from several threads."""
+
+    def __init__(self, every_jobs: int = EVERY_JOBS) -> None:
+        self._every_jobs = every_jobs
+        self._lock = threading.Lock()
+        self._sittings: dict[str, Sitting] = {}  # by worker id
+        self._left: dict[str, int] = {}  # jobs until a worker's next exam
+
+    def join(self, worker_id: str) -> None:
+        """A worker that joins is examined first, whatever it was asked before."""
+        with self._lock:
+            self._sittings.pop(worker_id, None)
+            self._left[worker_id] = 0
+
+    def is_due(self, hello: Hello) -> bool:
+        """Whether the worker gets no jobs now; one that only compiles puts nothing out."""
+        with self._lock:
+            return self._left.get(hello.worker_id, 0) <= 0 and any(map(executes, hello.backends))
+
+    def ask(self, hello: Hello) -> tuple[Lease, ...]:
+        """The questions, with a fresh seed so that no answer can be an old one; nothing while one is open."""
+        with self._lock:
+            if hello.worker_id in self._sittings:
+                return ()
+        backend = next(name for name in reversed(hello.backends) if executes(name))
+        right, wrong = question(*RIGHT), question(*WRONG)
+        leases = (_lease(right, backend, ""), _lease(wrong, backend, exam_catalog().pack.address))
+        want = {
+            leases[0].attempt_id: (Verdict.PASS, twin_digest(right)),
+            leases[1].attempt_id: (Verdict.FAIL, ""),
+        }
+        with self._lock:
+            self._sittings[hello.worker_id] = Sitting(want)
+        return leases
+
+    def held(self, worker_id: str) -> set[str]:
+        """The questions that a worker has not answered."""
+        with self._lock:
+            sitting = self._sittings.get(worker_id)
+            return set(sitting.want) - set(sitting.got) if sitting else set()
+
+    def take(self, worker_id: str, lines: Iterable[Evidence]) -> Result | None:
+        """Notes answers; the result once all are there."""
+        with self._lock:
+            sitting = self._sittings.get(worker_id)
+            if sitting is None:
+                return None
+            sitting.got |= {one.attempt_id: one for one in lines if one.attempt_id in sitting.want}
+            if set(sitting.got) != set(sitting.want):
+                return None
+            del self._sittings[worker_id]
+            faults = [
+                fault for name, want in sitting.want.items() if (fault := _fault(sitting.got[name], *want))
+            ]
+            if not faults:
+                self._left[worker_id] = self._every_jobs
+            return Result(not faults, "; ".join(faults))
+
+    def count(self, worker_id: str, jobs: int) -> None:
+        with self._lock:
+            self._left[worker_id] = self._left.get(worker_id, 0) - jobs
+
+
+def is_question(attempt_id: str) -> bool:
+    return attempt_id.startswith(PREFIX)
+
+
+@cache
+def exam_catalog() -> Catalog:
+    """The catalog with the kernel that is wrong; workers fetch it as any other."""
+    folder = files(__name__)
+    names = [one.name for one in folder.iterdir() if one.name.startswith("wrong.")]
+    return catalog.load(Pack.of({name: folder.joinpath(name).read_bytes() for name in names}))
+
+
+def question(op: str, kernel: str, kinds: tuple[str, ...], shape: Shape) -> Case:
+    drawn = Seeded("ordinary", secrets.randbelow(2**31), FIXTURE_VERSION)
+    return Case(op, kernel, kinds, shape, drawn, drawn, Build.EXACT)
+
+
+def _lease(case: Case, backend: str, pack: str) -> Lease:
+    with registry.searching(exam_catalog().kernels if pack else {}):
+        digest = source.digest(f"{case.op}/{case.kernel}", case.kinds, case.build)
+    return Lease(
+        attempt_id=PREFIX + str(uuid.uuid4())[len(PREFIX) :],
+        job_id=0,
+        campaign_id=0,
+        case=case,
+        backend=backend,
+        source_digest=digest,
+        inputs_digest="",
+        repeats=1,
+        rule=Rule.BOUND,
+        deadline_s=DEADLINE_S,
+        pack=pack,
+    )
+
+
+def _fault(line: Evidence, verdict: Verdict, output_digest: str) -> str:
+    """What an answer has wrong; empty if it is right."""
+    name = f"{line.case.op}/{line.case.kernel}"
+    if line.verdict is not verdict:
+        return f"exam: {name} was {line.verdict}, {verdict} is right ({line.reason or 'no reason'})"
+    if output_digest and line.output_digest != output_digest:
+        return f"exam: {name} put out {line.output_digest[:12]}, {output_digest[:12]} is right"
+    return ""
+
+
+def twin_digest(case: Case) -> str:
+    """The output digest that every board has in the exact build."""
+    kernel = registry.kernel(f"{case.op}/{case.kernel}")
+    plan = kernel.plan(case)
+    images = inputs.images(case, plan, registry.op(case.op).operands(case))
+    return compare.output_digest(judge.outputs(plan, judge.twin_outputs(plan, images)))
+
+
+def settles(line: Evidence) -> bool:
+    """Whether the twin can say which of two output digests is right: one digest everywhere, and small."""
+    case = line.case
+    kernel = registry.built_in().get(f"{case.op}/{case.kernel}")
+    if kernel is None or case.build is not Build.EXACT or not isinstance(case.x, Seeded):
+        return False
+    macs = 1
+    for _, size in case.shape.axes:
+        macs *= max(1, size)
+    return macs <= MOST_MACS and isinstance(case.weights, Seeded) and _is_same_everywhere(kernel, case.kinds)
+
+
+def _is_same_everywhere(kernel: Kernel, kinds: Sequence[str]) -> bool:
+    parts = [registry.kernel(part) for part, _ in kernel.parts(tuple(kinds))]
+    return all(isinstance(part, LaunchKernel) and not part.approximates for part in parts)

@@ -1,0 +1,198 @@
+"""Boards prove themselves before they get jobs; those that can't, or contradict the twin, are set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from db import trust
+from db.job import jobs_of
+from db.session import Database
+from farm.campaign import Submitted
+from farm.coordinator import Coordinator
+from farm.exam import WRONG, Examiner, exam_catalog, is_question, question, settles, twin_digest
+from kernels import catalog
+from kernels.model import Build, Verdict
+from tests.farm.conftest import DEVICE, Clock, FakeAgent
+from workers.backends.host import Host
+from workers.board_thread import BoardThread
+from workers.files import FileStore
+from workers.image_cache import ImageCache
+from workers.machine import cpu_device
+from workers.packs import keep, searched
+from workers.protocol import Complete, Fetch, Lease, StaleEpoch
+from workers.request import Request
+from workers.runner import run_case
+
+OTHER = replace(DEVICE, slug="cpu-test-2", uuid="uuid-2")
+
+
+@pytest.fixture
+def examining(database: Database, submitted: Submitted, clock: Clock) -> Iterator[Coordinator]:
+    """A coordinator that examines, with six jobs waiting."""
+    coordinator = Coordinator(database, catalog.digest(), clock=clock, examiner=Examiner(every_jobs=5))
+    yield coordinator
+    coordinator.close()
+
+
+def greeted(coordinator: Coordinator, **fields: object) -> FakeAgent:
+    agent = FakeAgent(coordinator, **fields)  # type: ignore[arg-type]
+    assert agent.hello().accepted
+    return agent
+
+
+def answer(agent: FakeAgent, *verdicts: Verdict, digest: str = "") -> tuple[Lease, ...]:
+    """Sends answers to the two questions: their verdicts, and the first one's output."""
+    questions = agent.ask().leases
+    lines = [agent.line(one, verdict) for one, verdict in zip(questions, verdicts, strict=True)]
+    lines[0] = replace(lines[0], output_digest=digest or twin_digest(questions[0].case))
+    agent.coordinator.complete(Complete(agent.worker_id, agent.epoch, tuple(lines)))
+    return questions
+
+
+def test_a_board_is_asked_what_is_known_before_it_gets_jobs(examining: Coordinator) -> None:
+    agent = greeted(examining)
+    asked = agent.ask()
+    assert [is_question(one.attempt_id) for one in asked.leases] == [True, True]
+    assert not asked.drained
+    assert agent.ask().leases == ()  # while they are open
+    assert agent.renew(*asked.leases).dropped == ()
+    right, wrong = asked.leases
+    first = replace(agent.line(right, Verdict.PASS), output_digest=twin_digest(right.case))
+    examining.complete(Complete(agent.worker_id, agent.epoch, (first,)))
+    assert agent.ask().leases == ()
+    examining.complete(Complete(agent.worker_id, agent.epoch, (agent.line(wrong, Verdict.FAIL),)))
+    assert len(agent.ask().leases) == 6
+
+
+def test_every_exam_has_other_numbers(examining: Coordinator) -> None:
+    first, second = greeted(examining), greeted(examining, device=OTHER)
+    assert first.ask().leases[0].case != second.ask().leases[0].case
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "digest", "why"),
+    [
+        ((Verdict.PASS, Verdict.PASS), "", "silu_mul/known_wrong was PASS, FAIL is right"),
+        ((Verdict.FAIL, Verdict.FAIL), "", "matvec/coalesced was FAIL, PASS is right"),
+        ((Verdict.ERROR, Verdict.ERROR), "", "matvec/coalesced was ERROR, PASS is right"),
+        ((Verdict.PASS, Verdict.FAIL), "0" * 64, "matvec/coalesced put out 000000000000"),
+    ],
+)
+def test_a_board_that_fails_is_set_aside(
+    examining: Coordinator, database: Database, verdicts: tuple[Verdict, ...], digest: str, why: str
+) -> None:
+    agent = greeted(examining)
+    answer(agent, *verdicts, digest=digest)
+    with pytest.raises(StaleEpoch):
+        agent.ask()
+    again = agent.hello()
+    assert not again.accepted
+    assert why in again.reason
+    assert "farm devices --readmit cpu-test-1" in again.reason
+    with database.writing() as s:
+        trust.readmit(s, DEVICE.slug, 9)
+    assert agent.hello().accepted
+
+
+def test_answers_are_no_evidence(examining: Coordinator, database: Database) -> None:
+    agent = greeted(examining)
+    answer(agent, Verdict.PASS, Verdict.FAIL)
+    with database.reading() as s:
+        assert s.execute(sa.text("SELECT count(*) FROM evidence")).scalar() == 0
+        (one,) = trust.standings(s)
+    assert (one.aside_us, one.examined_us is not None) == (None, True)
+
+
+def test_an_exam_comes_back_after_so_many_jobs(examining: Coordinator) -> None:
+    agent = greeted(examining)
+    answer(agent, Verdict.PASS, Verdict.FAIL)
+    leases = agent.ask().leases
+    agent.finish(*leases[:4])
+    assert agent.ask().leases == ()  # nothing waits
+    agent.finish(leases[4])
+    assert [is_question(one.attempt_id) for one in agent.ask().leases] == [True, True]
+    agent.finish(leases[5])  # what it holds counts all the same
+
+
+def test_a_real_worker_on_the_twin_passes_and_finishes(
+    examining: Coordinator,
+    submitted: Submitted,
+    database: Database,
+    tmp_path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FARM_STATE", str(tmp_path))
+    thread = BoardThread(examining, DEVICE, ("twin",))
+    thread.start()
+    assert thread.ended.wait(120)
+    assert thread.failure == ""
+    row = examining.progress(submitted.campaign_id)
+    assert (row.is_open, row.done, row.bad) == (False, 6, 0)
+    with database.reading() as s:
+        assert len(trust.standings(s)) == 1
+
+
+def test_the_known_wrong_kernel_is_wrong_on_the_host_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FARM_STATE", str(tmp_path))
+    pack = exam_catalog().pack
+    keep(pack, tmp_path / "packs")
+    request = Request(
+        "id", question(*WRONG), "host", cpu_device(), pack=pack.address, packs=str(tmp_path / "packs")
+    )
+    with searched(request):
+        line = run_case(request, Host(), ImageCache(FileStore(tmp_path / "files")))
+    assert line.verdict is Verdict.FAIL, line.reason
+    assert line.comparison is not None
+    assert line.comparison.bad > 900
+
+
+def test_its_catalog_is_fetched_as_any_other(examining: Coordinator) -> None:
+    agent = greeted(examining)
+    address = agent.ask().leases[1].pack
+    assert address == exam_catalog().pack.address
+    assert examining.fetch(Fetch(agent.worker_id, agent.epoch, address)).content
+
+
+def test_a_board_that_contradicts_the_twin_is_set_aside_and_its_jobs_run_again(
+    examining: Coordinator, database: Database, submitted: Submitted, make_agent: Callable[..., FakeAgent]
+) -> None:
+    """The liar reports first; the second board's other bits make the twin the judge between them."""
+    liar, honest = greeted(examining), greeted(examining, device=OTHER)
+    for agent in (liar, honest):
+        answer(agent, Verdict.PASS, Verdict.FAIL)
+    leases = liar.ask(3).leases
+    exact = [one for one in leases if one.case.build is Build.EXACT]
+    lied = tuple(replace(liar.line(one, Verdict.PASS), output_digest="0" * 64) for one in leases)
+    examining.complete(Complete(liar.worker_id, liar.epoch, lied))
+    of = exact[0].case
+    told = replace(liar.line(exact[0], Verdict.PASS), evidence_id="another", attempt_id="", device=OTHER)
+    examining.complete(
+        Complete(honest.worker_id, honest.epoch, (replace(told, output_digest=twin_digest(of)),))
+    )
+    with database.reading() as s:
+        assert "put out 000000000000" in trust.why_aside(s, DEVICE.slug)
+        assert trust.why_aside(s, OTHER.slug) == ""
+        waiting = [job for job in jobs_of(s, submitted.campaign_id) if job.state == "waiting"]
+    assert len(waiting) == 6
+    with pytest.raises(StaleEpoch):
+        liar.ask()
+
+
+def test_the_twin_settles_small_exact_seeded_cases_without_approximations(agent: FakeAgent) -> None:
+    lease = agent.ask().leases[0]
+    line = agent.line(lease, Verdict.PASS)
+    exact = replace(line, case=replace(line.case, build=Build.EXACT))
+    assert settles(exact)
+    for case in (
+        replace(exact.case, build=Build.DEFAULT),
+        replace(exact.case, kernel="nobody"),
+        replace(exact.case, op="silu_mul", kernel="flat", kinds=()),
+    ):
+        assert not settles(replace(exact, case=case))
