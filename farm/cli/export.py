@@ -12,6 +12,7 @@ import click
 from db.session import open_existing
 from farm import exports
 from farm.cli import options
+from farm.narrow import Words, narrow
 from farm.reader import read_matrix
 from farm.terminal import survive_any_encoding
 from kernels.errors import FarmError
@@ -32,11 +33,23 @@ from kernels.model import Build
 )
 @click.option("--device", "glob", metavar="GLOB", help="Only what matches in class, board name or UUID.")
 @click.option("--build", type=click.Choice([build.value for build in Build]), help="Only this build.")
+@click.option("--rows", default="", metavar="WORDS", help="Only rows that fit: matvec/* kind:Q4_K.")
+@click.option("--columns", default="", metavar="WORDS", help="Only columns that fit: rtx-30* sm:>=86.")
+@click.option("--since", default="", metavar="AGE", help="Only cells that ran since: 30d or 2026-11-29.")
+@click.option("--rungs", default="", metavar="R,R", help="Only cells that have all of these rungs.")
 @options.database
-def export(format_name: str, output: Path | None, glob: str | None, build: str | None, url: str) -> None:
+def export(
+    format_name: str, output: Path | None, glob: str | None, build: str | None, url: str, **narrowing: str
+) -> None:
     """Writes the capability matrix for docs and programs.
 
-    A cell that nobody ran has a mark of its own in every format, and no verdict.
+    \b
+    farm export --output docs/matrix.md
+    farm export --format html --rows 'matvec/* kind:Q4_K' --output matrix.html
+    farm export --format svg --columns 'sm:>=86' --since 90d --output matrix.svg
+
+    A cell that nobody ran has a mark of its own in every format, and no verdict. WORDS are globs and the
+    filter words of the web's matrix; a row stays whole where one of its cells fits, and so does a column.
     """
     chosen = exports.export(format_name)
     database = open_existing(url)
@@ -44,6 +57,8 @@ def export(format_name: str, output: Path | None, glob: str | None, build: str |
         matrix = read_matrix(s, time.time_ns() // 1000)
     matrix = matrix.of_device(glob) if glob else matrix
     matrix = matrix.of_build(build) if build else matrix
+    rungs = tuple(word.strip() for word in narrowing.pop("rungs").split(",") if word.strip())
+    matrix = narrow(matrix, Words(**narrowing, rungs=rungs))
     text = chosen.render(matrix)
     if output is None:
         survive_any_encoding()

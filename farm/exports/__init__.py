@@ -25,14 +25,14 @@ class Export:
 
 
 def names() -> list[str]:
-    """Every format's name: its file's."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    """Every format's name: its file's, with hyphens."""
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
 
 
 def export(name: str) -> Export:
     if name not in names():
         raise UnknownName("format", name, names())
-    found: Export = import_module(f"{__name__}.{name}").EXPORT
+    found: Export = import_module(f"{__name__}.{name.replace('-', '_')}").EXPORT
     return found
 
 

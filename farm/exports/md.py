@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from farm import footing
 from farm.exports import Export
 from farm.marks import FLAGS, LEGEND, mark, tally, timestamp
 from farm.matrix import Cell, Column, Matrix, Sabotaged
@@ -23,7 +24,7 @@ def render(matrix: Matrix) -> str:
     """The worst of a class's boards and of the builds that ran; named where another never ran."""
     by_class = matrix.by_class()
     backends = sorted({column.backend for column in by_class.columns}, key=_cuda_last)
-    parts = ["# Capability matrix", *(_section(by_class, backend) for backend in backends)]
+    parts = ["# Capability matrix", *(section(by_class, backend, matrix.columns) for backend in backends)]
     parts += _sabotage(matrix.sabotage)
     return "\n\n".join([*parts, _legend(), _devices(matrix), _provenance(matrix)]) + "\n"
 
@@ -43,35 +44,65 @@ def _cuda_last(backend: str) -> tuple[bool, str]:
     return backend == "cuda", backend
 
 
-def _section(matrix: Matrix, backend: str) -> str:
+def section(matrix: Matrix, backend: str, boards: Sequence[Column]) -> str:
+    """One backend's table of a matrix by class, with what belongs under it."""
+    mine = [cell for cell in matrix.cells if cell.backend == backend]
+    known = ", ".join(escaped(build) for build in dict.fromkeys(cell.build for cell in mine))
+    note = BUILT_ONLY if backend == "nvrtc" else ""
+    head = f"## {escaped(backend)}\n\n{note}{tally(mine)}. Builds: {known or 'none'}."
+    return f"{head}\n\n{grid(matrix, backend, boards)}"
+
+
+def grid(matrix: Matrix, backend: str, boards: Sequence[Column]) -> str:
+    """The table of one backend, classes side by side and builds together, and the lines under it."""
     classes = [column.device_class for column in matrix.columns if column.backend == backend]
     mine = [cell for cell in matrix.cells if cell.backend == backend]
     builds = Counter(_place(cell) for cell in mine)
-    cells = {_place(cell): cell for cell in replace(matrix, cells=tuple(mine)).across_builds().cells}
+    shown = replace(matrix, cells=tuple(mine)).across_builds().cells
+    cells, notes = {_place(cell): cell for cell in shown}, footing.footnotes(shown)
     names = dict.fromkeys(place[:3] for place in cells)
-    rows = [_row(name, [cells.get((*name, where)) for where in classes], builds) for name in names]
+    rows = [_row(name, [cells.get((*name, where)) for where in classes], builds, notes) for name in names]
     header = ["kernel", "kind", "rungs without the device"]
     header += [escaped(where) for where in classes]
     if not any(row[2] for row in rows):
         header, rows = [*header[:2], *header[3:]], [[*row[:2], *row[3:]] for row in rows]
-    known = ", ".join(escaped(build) for build in dict.fromkeys(cell.build for cell in mine))
-    note = BUILT_ONLY if backend == "nvrtc" else ""
-    return (
-        f"## {escaped(backend)}\n\n{note}{tally(mine)}. Builds: {known or 'none'}.\n\n{table(header, rows)}"
-    )
+    under = _under(matrix, shown, [one for one in boards if one.backend == backend], notes)
+    return f"{table(header, rows)}\n\n{under}"
+
+
+def _under(matrix: Matrix, shown: Sequence[Cell], boards: Sequence[Column], notes: dict[str, int]) -> str:
+    """Refusals, then marks, devices, date and catalog in a line each."""
+    refused = [f"{_note(number)} {escaped(reason)}" for reason, number in notes.items()]
+    classes = {column.device_class for column in boards}
+    rows = {cell.row[:3] for cell in shown}
+    marks = footing.legend(shown, blank=len(shown) < len(rows) * len(classes))
+    lines = ["; ".join(map(escaped, marks)), "; ".join(map(escaped, footing.devices(boards)))]
+    lines.append(escaped(footing.provenance(matrix, shown)))
+    return "  \n".join([*refused, *(f"{line}." for line in lines)])
+
+
+def _note(number: int) -> str:
+    return f"<sup>{number}</sup>"
 
 
 def _place(cell: Cell) -> Place:
     return cell.op, cell.kernel, cell.kind, cell.device_class
 
 
-def _row(name: tuple[str, ...], cells: Sequence[Cell | None], builds: Counter[Place]) -> list[str]:
+def _row(
+    name: tuple[str, ...], cells: Sequence[Cell | None], builds: Counter[Place], notes: dict[str, int]
+) -> list[str]:
     op, kernel, kind = name
     waiting = [set(cell.rungs) for cell in cells if cell and cell.verdict is None]
     shared = set.intersection(*waiting) if waiting else set()
     rungs = " ".join(rung for rung in ("twin", "host", "builds") if rung in shared)
-    marks = [_mark(cell, shared, builds[_place(cell)]) if cell else "" for cell in cells]
+    marks = [_noted(cell, shared, builds[_place(cell)], notes) if cell else "" for cell in cells]
     return [escaped(f"{op}/{kernel}"), escaped(kind), rungs, *marks]
+
+
+def _noted(cell: Cell, shared: set[str], builds: int, notes: dict[str, int]) -> str:
+    number = notes.get(footing.refusal(cell))
+    return _mark(cell, shared, builds) + (_note(number) if number else "")
 
 
 def _mark(cell: Cell, shared: set[str], builds: int) -> str:

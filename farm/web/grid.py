@@ -5,7 +5,7 @@ A cell's address is made by the page's script from its row's and its column's: `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 
 from farm.marks import signs
@@ -22,13 +22,16 @@ SHADES = 4  # of a margin: 1 is far from the limit
 RUNG_LETTERS = {"twin": "t", "host": "h", "builds": "b", "device": "d", "exact": "e", "timed": "m"}
 
 
-def table(matrix: Matrix) -> str:
-    """Rows by op, kernel, kind and build, a column per device class and backend; everything escaped."""
+def table(matrix: Matrix, note: Callable[[Cell], str] = lambda cell: "") -> str:
+    """Rows by op, kernel, kind and build, a column per device class and backend; everything escaped.
+
+    `note` is HTML that follows a cell's own.
+    """
     columns = {(one.device_class, one.backend): place for place, one in enumerate(matrix.columns)}
     rows: dict[Row, list[str]] = {}
     for cell in matrix.cells:
         line = rows.setdefault(cell.row, ["<td>"] * len(columns))
-        line[columns[cell.device_class, cell.backend]] = one_cell(cell)
+        line[columns[cell.device_class, cell.backend]] = one_cell(cell) + note(cell)
     body = "".join(f"<tr>{_head(row)}{''.join(line)}" for row, line in sorted(rows.items()))
     head = f"<tr><th>kernel<th>kind<th>build{_heads(matrix.columns)}"
     return f"<table id=matrix><thead>{head}<tbody>{body}</table>"

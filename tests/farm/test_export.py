@@ -33,7 +33,7 @@ def test_json_has_what_ran_what_is_stale_and_null_for_the_rest(url: str) -> None
     shown = {
         cell["kind"]: (cell["verdict"], cell["flags"])
         for cell in host
-        if (cell["kernel"], cell["build"]) == ("block", "exact")
+        if (cell["op"], cell["kernel"], cell["build"]) == ("matvec", "block", "exact")
     }
     assert shown["Q4_0"] == ("PASS", [])
     assert shown["Q4_K"] == ("FAIL", [])
@@ -67,7 +67,7 @@ def test_output_goes_to_the_file_alone(url: str, tmp_path: Path) -> None:
 def test_an_unknown_format_is_a_usage_error_that_names_those_there_are(url: str) -> None:
     result = export(url, "--format", "xml")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "no format named 'xml'; there are csv, json, md" in result.stderr
+    assert "no format named 'xml'; there are csv, html, json, md, ops-csv, svg" in result.stderr
 
 
 def test_no_database_is_one_line_and_makes_none(tmp_path: Path) -> None:

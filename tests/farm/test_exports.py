@@ -6,8 +6,11 @@ import csv
 import io
 import json
 import math
+import re
 from dataclasses import replace
+from html.parser import HTMLParser
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -44,7 +47,7 @@ def row_of(markdown: str, start: str) -> list[str]:
 
 
 def test_the_formats_are_the_files_of_the_folder() -> None:
-    assert {"csv", "json", "md"} <= set(exports.names())
+    assert {"csv", "html", "json", "md", "ops-csv", "svg"} <= set(exports.names())
     assert [exports.export(name).name for name in exports.names()] == exports.names()
 
 
@@ -193,3 +196,131 @@ def test_markdown_says_that_a_build_is_no_run_and_marks_what_it_costs() -> None:
         "| matvec/block | Q4_0 | PASS (spills) |",
         "| matvec/block | Q4_0 | · | · (spills) builds |",
     ]
+
+
+REFUSED = "rows 3 is not a multiple of 8"
+
+
+def refused() -> Matrix:
+    """A row that is refused, and one that ran on the other of two classes alone."""
+    other = Row("matvec", "other", "Q4_0", "exact")
+    found = [capability(Verdict.SKIP, reason=REFUSED), capability(row=other)]
+    return matrix_of(found, rows=[BLOCK, other], targets=[H200])
+
+
+def test_markdown_has_a_footnote_per_refusal_and_ends_each_table_with_legend_devices_and_date() -> None:
+    text = render("md", refused())
+    host = text.partition("## host")[2].partition("\n## ")[0]
+    assert row_of(host, "matvec/block")[-1] == "SKIP<sup>1</sup>"
+    assert host.count(f"<sup>1</sup> {REFUSED}") == 1
+    assert "SKIP: refused: not this shape" in host
+    assert "FAIL:" not in host  # no mark of this table
+    assert "cpu-x86_64: Test CPU (cpu-x86_64-aaaa)." in host
+    assert "written 2023-11-14T22:13:20Z against catalog c0ffee." in host
+
+
+class Tags(HTMLParser):
+    """What a browser would make of a text: elements with their attributes, and the text between."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.said: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.said.append(data)
+
+
+def test_html_is_one_file_without_script_or_address_of_another() -> None:
+    text = render("html", refused())
+    tags = Tags(text)
+    assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in tags.found}
+    assert {attrs["href"] for tag, attrs in tags.found if "href" in attrs} == {"#n1"}
+    assert not re.search(r"url\(|https?:|@import", text)
+
+
+def test_html_says_what_the_table_of_the_web_says_and_what_belongs_under_it() -> None:
+    tags = Tags(render("html", refused()))
+    cells = [attrs.get("class") for tag, attrs in tags.found if tag == "td"]
+    said = " ".join(tags.said)
+    assert (cells.count("s"), cells.count("p m3 x")) == (1, 1)
+    for part in (
+        REFUSED,
+        "S SKIP",
+        "· never run",
+        "h200: NVIDIA H200 (sm_90, no board yet)",
+        "catalog c0ffee",
+    ):
+        assert part in " ".join(said.split()), part
+
+
+def test_html_shows_a_hostile_name_as_text() -> None:
+    tags = Tags(render("html", hostile()))
+    assert "script" not in {tag for tag, _ in tags.found}
+    assert sum("<script>|*b*[l](u)`" in said for said in tags.said) >= 3  # kernel, class, board
+    assert {key for _, attrs in tags.found for key in attrs} <= {
+        "lang", "charset", "http-equiv", "content", "name", "class", "tabindex", "id", "data-at", "data-of",
+        "title", "href",
+    }  # fmt: skip
+
+
+def svg_of(matrix: Matrix) -> ElementTree.Element:
+    return ElementTree.fromstring(render("svg", matrix))
+
+
+def words_of(drawing: ElementTree.Element) -> list[str]:
+    return [element.text or "" for element in drawing.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_svg_says_in_letters_what_it_says_in_colours() -> None:
+    other = Row("matvec", "other", "Q4_0", "exact")
+    found = [capability(Verdict.FAIL, source="old"), capability(row=other)]
+    drawing = svg_of(matrix_of(found, rows=[BLOCK, other], targets=[H200]))
+    squares = list(drawing.iter("{http://www.w3.org/2000/svg}g"))
+    tips = {group[0].text: (group[2].text, group[1].get("fill")) for group in squares}
+    assert tips == {
+        "cpu-x86_64-aaaa/host/matvec/block/Q4_0/exact: FAIL": ("F~", "url(#stale)"),
+        "cpu-x86_64-aaaa/host/matvec/other/Q4_0/exact: PASS": ("P", "#86c49b"),
+        "h200/cuda/matvec/block/Q4_0/exact: never run": ("·", "#ffffff"),
+        "h200/cuda/matvec/other/Q4_0/exact: never run": ("·", "#ffffff"),
+    }
+    words = words_of(drawing)
+    assert all(any(word.startswith(f"{sign} ") for word in words) for sign in "PFCTRELS·")
+    assert any("Ran 1970" in word and "catalog c0ffee" in word for word in words)
+
+
+def test_svg_numbers_refusals_and_keeps_a_hostile_name_as_text() -> None:
+    assert f"1 {REFUSED}" in words_of(svg_of(refused()))
+    row = Row("matvec", HOSTILE + "\x00", "Q4_0", "exact")
+    drawing = svg_of(matrix_of([capability(row=row, reason=HOSTILE)], rows=[row]))
+    assert any("<script>" in word for word in words_of(drawing))
+    assert not list(drawing.iter("{http://www.w3.org/2000/svg}script"))
+
+
+def ops_lines(matrix: Matrix) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(render("ops-csv", matrix), newline="")))
+
+
+def test_ops_csv_has_the_columns_of_llama_cpp_and_a_line_per_cell_that_ran() -> None:
+    old = Row("mul_mat_id", "block", "Q4_K+Q4_K+Q6_K", "exact")
+    found = [capability(), capability(row=old, source="old")]
+    passed, stale = ops_lines(matrix_of(found, rows=[BLOCK, old], targets=[H200]))
+    assert list(passed) == [
+        "backend_name", "op_name", "op_params", "test_mode", "supported", "error_message", "backend_reg_name",
+    ]  # fmt: skip
+    assert list(passed.values()) == [
+        "cpu-x86_64-aaaa", "MUL_MAT", "type_a=q4_0,kernel=block,build=exact,cases=10", "support", "1", "yes",
+        "cpu-x86_64/host",
+    ]  # fmt: skip
+    assert (stale["op_name"], stale["supported"], stale["error_message"]) == ("MUL_MAT_ID", "0", "no")
+    assert "type_a=q4_K+q4_K+q6_K," in stale["op_params"]
+
+
+def test_ops_csv_keeps_a_hostile_name_on_one_line() -> None:
+    (line,) = ops_lines(hostile())
+    assert line["backend_name"].startswith("'=cmd|")
+    assert render("ops-csv", hostile()).count("\n") == 2

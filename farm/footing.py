@@ -1,0 +1,51 @@
+"""What stands under every table, whatever its format: refusals, the marks used, devices, date and catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from farm.marks import FLAGS, LEGEND, NEVER_RUN, timestamp
+from farm.matrix import Cell, Column, Matrix
+from kernels.model import Verdict
+
+REFUSED = (Verdict.SKIP, Verdict.REJECT)
+BLANK = "blank: not part of this table"
+
+
+def refusal(cell: Cell) -> str:
+    """Why a cell was refused, or will be where nobody ran it; empty for every other cell."""
+    return cell.reason if cell.verdict is None or cell.verdict in REFUSED else ""
+
+
+def footnotes(cells: Iterable[Cell]) -> dict[str, int]:
+    """The number of each refusal, in the order in which cells show them."""
+    reasons = dict.fromkeys(reason for cell in cells if (reason := refusal(cell)))
+    return {reason: number for number, reason in enumerate(reasons, 1)}
+
+
+def legend(cells: Iterable[Cell], blank: bool = False) -> list[str]:
+    """`PASS: inside its rule at every element`, for the marks and flags that these cells show."""
+    cells = tuple(cells)
+    used = {cell.verdict or NEVER_RUN for cell in cells}
+    flags = {flag for cell in cells for flag in cell.flags}
+    lines = [f"{word}: {means}" for word, means, _ in LEGEND if word in used]
+    lines += [f"({flag}): {means}" for flag, (_, means) in FLAGS.items() if flag in flags]
+    return lines + [BLANK] * blank
+
+
+def devices(columns: Sequence[Column]) -> list[str]:
+    """`rtx-3060: NVIDIA RTX 3060 (rtx-3060-cccc)`; a target that no board fills says so."""
+    lines = dict.fromkeys(map(_device, columns))
+    return list(lines)
+
+
+def _device(column: Column) -> str:
+    board = f" ({column.device})" if column.device else f" ({column.sm}, no board yet)"
+    return f"{column.device_class}: {column.name}{board}"
+
+
+def provenance(matrix: Matrix, cells: Iterable[Cell]) -> str:
+    """When these cells ran, when they were written down, and against which catalog."""
+    ran = sorted(cell.last_run_us for cell in cells if cell.last_run_us is not None)
+    when = f"Ran {timestamp(ran[0])} to {timestamp(ran[-1])}" if ran else "Nothing here ran"
+    return f"{when}; written {timestamp(matrix.generated_us)} against catalog {matrix.catalog_digest}"
