@@ -2,6 +2,7 @@
 
 store_cases(s, cases) · case_by_id(s, "3f2a") -> Case
 known_inputs(s, keys) -> {inputs_key: inputs_digest} · remember_inputs(s, {inputs_key: inputs_digest})
+kernels_of(s, campaign_id) -> {"matvec/block"}
 case_id(case) · inputs_key(case) · case_of(case_json)      # each worked out once per process
 """
 
@@ -14,7 +15,7 @@ from functools import lru_cache
 import sqlalchemy as sa
 
 from db.session import Session, insert_new
-from db.tables import cases, fixture
+from db.tables import cases, fixture, planned
 from kernels import codec
 from kernels.errors import UsageError
 from kernels.model import Case
@@ -35,6 +36,13 @@ def case_by_id(s: Session, start: str) -> Case:
             f"{'no case' if not found else 'several cases'} with an id that starts with {start!r} here"
         )
     return case_of(found[0])
+
+
+def kernels_of(s: Session, campaign_id: int) -> frozenset[str]:
+    """The kernels, op/name, that a campaign has cases of."""
+    query = sa.select(cases.c.case_json).join(planned, planned.c.case_id == cases.c.case_id)
+    found = map(json.loads, s.execute(query.where(planned.c.campaign_id == campaign_id)).scalars())
+    return frozenset(f"{case['op']}/{case['kernel']}" for case in found)
 
 
 def known_inputs(s: Session, keys: Iterable[str]) -> dict[str, str]:

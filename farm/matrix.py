@@ -125,6 +125,16 @@ class Matrix:
         cells = tuple(cell for cell in self.cells if (cell.device_class, cell.backend) in places)
         return replace(self, columns=columns, cells=cells)
 
+    @property
+    def kernels(self) -> frozenset[str]:
+        """The kernels, op/name, that have a cell."""
+        return frozenset(f"{cell.op}/{cell.kernel}" for cell in self.cells)
+
+    def of_kernels(self, names: Collection[str]) -> Matrix:
+        """The cells of these kernels, op/name, in all columns."""
+        kept = tuple(cell for cell in self.cells if f"{cell.op}/{cell.kernel}" in names)
+        return replace(self, cells=kept)
+
     def of_build(self, build: str) -> Matrix:
         return replace(self, cells=tuple(cell for cell in self.cells if cell.build == build))
 

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from db import campaign
 from db.campaign import CampaignRow
+from db.cases import kernels_of
 from db.job import targets_of
 from db.session import Database
 from farm.grid import Grid
@@ -231,15 +232,18 @@ def duration(seconds: float) -> str:
 
 
 def print_summary(database: Database, campaign_id: int, out: Console) -> None:
-    """A campaign's end: the matrix of where it ran, and one line to remember."""
+    """A campaign's end: the rows of its kernels where it ran, how many others there are, one line to keep."""
     now_us = time.time_ns() // 1000
     with database.reading() as s:
         row = campaign.campaign_row(s, campaign_id)
         places = {(target.device_class, target.backend) for target in targets_of(s, campaign_id)}
-        matrix = read_matrix(s, now_us)
-    matrix = matrix.at(places)
+        mine = kernels_of(s, campaign_id)
+        whole = read_matrix(s, now_us).at(places)
+    matrix = whole.of_kernels(mine)
     for part in matrix_parts(matrix):
         out.print(part)
+    if others := len(whole.kernels - mine):
+        out.print(f"{others:,} other kernels have cells there; farm status shows them", soft_wrap=True)
     out.print(shown(f"{campaign_line(row, now_us)}; {cells_line(matrix)}"), soft_wrap=True)
 
 

@@ -15,6 +15,7 @@ from db.job import PlannedCase, Target
 from db.session import open_database
 from farm.matrix import Matrix, Row
 from farm.terminal import campaign_line, cells_line, duration, matrix_parts, print_summary, shown
+from kernels import registry
 from kernels.model import Device, Rule, Verdict
 from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, GPU, H200, RTX_3060, capability, matrix_of
 from tests.farm.lines import case_of, database_with, line_of
@@ -129,6 +130,10 @@ def test_a_summary_shows_where_the_campaign_ran_and_nothing_else(tmp_path: Path)
     print_summary(database, made, Console(file=out, width=120))
     assert "build exact: 1 PASS" in out.getvalue()
     assert "h200" not in out.getvalue()
+    assert "matvec/block" in out.getvalue()
+    assert "matvec/coalesced" not in out.getvalue()
+    others = len(registry.built_in()) - 1
+    assert f"\n{others} other kernels have cells there; farm status shows them\n" in out.getvalue()
     last = out.getvalue().splitlines()[-1]
     assert last.startswith("campaign 1: 1 jobs in ")
     assert "1 still to run; 1 cells PASS, 0 bad, " in last
