@@ -13,6 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -27,6 +28,7 @@ RUNG_OF_PASS = {"host": "host", "cuda": "device"}  # the backends that execute t
 TROUBLE = "last tried"  # in a reason, before an ERROR or LOST that changed no verdict
 BUILDS_CUBIN = ("cuda", "nvrtc")
 RUNGS = ("twin", "host", "builds", "device", "exact", "timed")
+VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 
 @dataclass(frozen=True, order=True)
@@ -98,6 +100,9 @@ class Capability:
     bit_exact: bool | None
     last_run_us: int
     build_digest: str = ""  # that all its cases share; empty where they don't, or where it isn't known
+
+
+COLUMNS = tuple(capability.c[name] for name in (*CELL, *list(Capability.__dataclass_fields__)[1:]))
 
 
 def holds_for(ran: Capability, built: Capability | None) -> bool:
@@ -224,8 +229,8 @@ def cells(s: Session, **equal: str) -> tuple[Capability, ...]:
     if unknown := sorted(set(equal) - allowed):
         raise UsageError(f"cells have no column {unknown[0]!r}; there are {', '.join(sorted(allowed))}")
     where = [capability.c[name] == value for name, value in equal.items()]
-    query = sa.select(capability).where(*where).order_by(*(capability.c[name] for name in CELL))
-    return tuple(_capability(row._mapping) for row in s.execute(query))
+    query = sa.select(*COLUMNS).where(*where).order_by(*(capability.c[name] for name in CELL))
+    return tuple(map(_capability, s.execute(query)))
 
 
 def cell(s: Session, key: CellKey) -> Capability | None:
@@ -258,7 +263,7 @@ def write(s: Session, found: Sequence[Capability]) -> None:
 def cells_of(s: Session, keys: Sequence[CellKey]) -> dict[CellKey, Capability]:
     """Those of the cells that there are."""
     query = sa.select(capability).where(*_among(capability, keys))
-    found = (_capability(row._mapping) for row in s.execute(query))
+    found = map(_capability, s.execute(query))
     wanted = set(keys)
     return {cell.key: cell for cell in found if cell.key in wanted}
 
@@ -335,8 +340,13 @@ def _row(found: Capability) -> dict[str, object]:
     return {name: getattr(found.key, name) for name in CELL} | values | joined
 
 
-def _capability(row: Any) -> Capability:
-    values = {name: row[name] for name in Capability.__dataclass_fields__ if name != "key"}
-    lists = {name: tuple(filter(None, values[name].split(","))) for name in ("rungs", "flags")}
-    key = CellKey(*(row[name] for name in CELL))
-    return Capability(key=key, **(values | lists | {"verdict": Verdict(values["verdict"])}))
+def _capability(row: Sequence[Any]) -> Capability:
+    """A row of COLUMNS; there may be a hundred thousand of them."""
+    verdict, reason, rungs, flags, *rest = row[len(CELL) + 1 :]
+    key, device_class = CellKey(*row[: len(CELL)]), row[len(CELL)]
+    return Capability(key, device_class, VERDICTS[verdict], reason, _words(rungs), _words(flags), *rest)
+
+
+@lru_cache(maxsize=4096)
+def _words(joined: str) -> tuple[str, ...]:
+    return tuple(filter(None, joined.split(",")))

@@ -1,6 +1,6 @@
 """The capability matrix: every kernel, kind and build on every device, with a verdict where something ran.
 
-matrix = pivot(capabilities, claims, devices, target_gpus(), catalog_digest, now_us)
+matrix = pivot(capabilities, claims, devices, target_gpus(), catalog_digest, now_us)     # farm/pivot.py
 matrix.of_device("cpu-*").of_build("exact").by_class().across_builds()    # each gives another Matrix
 """
 
@@ -12,14 +12,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from db.capability import RUNGS, SEVERITY, Capability, holds_for
+from db.capability import RUNGS, SEVERITY
 from db.sabotage import Score
-from farm.targets import TargetGpu
 from kernels.errors import UsageError
-from kernels.model import Device, Verdict
-
-OF_TEXTS = {"host", "builds"}  # rungs that speak of a CUDA text
-CPU_RUNGS = {"twin": ("twin", "host"), "host": ("host",)}  # rung -> backends whose evidence shows it on a CPU
+from kernels.model import Verdict
 
 
 class Row(NamedTuple):
@@ -52,6 +48,11 @@ class Column:
     uuid: str
     backend: str
     sm: str  # sm_86; empty for a CPU
+
+    @property
+    def place(self) -> tuple[str, str | None]:
+        """As cells name it."""
+        return self.device_class, self.device or None
 
 
 @dataclass(frozen=True)
@@ -155,38 +156,6 @@ class Matrix:
         return replace(self, cells=cells)
 
 
-def pivot(
-    capabilities: Iterable[Capability],
-    claims: Sequence[Claim],
-    devices: Iterable[Device],
-    targets: Iterable[TargetGpu],
-    catalog_digest: str,
-    generated_us: int,
-) -> Matrix:
-    """Every listed claim in every column; the others, and evidence without a claim, only where they ran."""
-    capabilities = tuple(capabilities)
-    columns = tuple(_columns(capabilities, devices, targets))
-    found: defaultdict[tuple[str, str, Row], list[Capability]] = defaultdict(list)
-    for capability in capabilities:
-        found[capability.key.device, capability.key.backend, row_of(capability)].append(capability)
-    claimed = {claim.row for claim in claims}
-    strays = sorted({row_of(capability) for capability in capabilities} - claimed)
-    claims = [*claims, *(Claim(row, "", listed=False) for row in strays)]
-    elsewhere = _Elsewhere(capabilities)
-    cells = (
-        _cell(column, claim, found[column.device, column.backend, claim.row], elsewhere)
-        for column in columns
-        for claim in claims
-        if claim.listed or found[column.device, column.backend, claim.row]
-    )
-    return Matrix(columns, tuple(cells), catalog_digest, generated_us)
-
-
-def row_of(capability: Capability) -> Row:
-    key = capability.key
-    return Row(key.op, key.kernel, key.kind, key.build)
-
-
 def matches(column: Column, glob: str) -> bool:
     """Whether a glob, in any case of letters, fits the class, the board's slug or name, or its UUID."""
     words = (column.device_class, column.device, column.name, column.uuid)
@@ -224,101 +193,6 @@ def counting(cells: Sequence[Cell]) -> Sequence[Cell]:
 def worst_of(cells: Sequence[Cell]) -> Cell:
     """The worst verdict's cell; of equal ones, the one that ran last."""
     return min(cells, key=lambda cell: (_severity(cell), -(cell.last_run_us or 0)))
-
-
-class _Elsewhere:
-    """What CPUs and the compiler showed about a source: rungs that a GPU row may wear without having run."""
-
-    def __init__(self, capabilities: Iterable[Capability]) -> None:
-        self._by_source: defaultdict[tuple[Row, str], list[Capability]] = defaultdict(list)
-        for capability in capabilities:
-            if capability.verdict.about_kernel and capability.verdict is not Verdict.SKIP:
-                self._by_source[row_of(capability), capability.key.source_digest].append(capability)
-
-    def rungs(self, row: Row, source_digest: str, sm: str) -> set[str]:
-        """Rungs that all the evidence about this source agrees on."""
-        known = self._by_source[row, source_digest]
-        on_cpu = [c for c in known if c.device_class.startswith("cpu-")]
-        reached = {
-            rung: [c for c in on_cpu if c.key.backend in backends] for rung, backends in CPU_RUNGS.items()
-        }
-        reached["builds"] = [built] if (built := self.built(row, source_digest, sm)) else []
-        return {rung for rung, seen in reached.items() if seen and all(rung in c.rungs for c in seen)}
-
-    def built(self, row: Row, source_digest: str, sm: str) -> Capability | None:
-        """What the compiler made of this source for an architecture; None where nobody tried."""
-        known = self._by_source[row, source_digest]
-        return next((c for c in known if c.key.backend == "nvrtc" and c.key.device == sm), None)
-
-
-def _columns(
-    capabilities: Sequence[Capability], devices: Iterable[Device], targets: Iterable[TargetGpu]
-) -> Iterable[Column]:
-    devices = sorted(devices, key=lambda device: (device.device_class, device.slug))
-    for device in devices:
-        used = {capability.key.backend for capability in capabilities if capability.key.device == device.slug}
-        for backend in sorted(used | {default_backend(device.device_class)}):
-            sm = dict(device.fingerprint).get("sm", "")
-            yield Column(device.device_class, device.slug, device.name, device.uuid, backend, sm)
-    filled = {device.device_class for device in devices}
-    for target in targets:
-        if target.device_class not in filled:
-            yield Column(target.device_class, "", target.name, "", "cuda", target.sm)
-
-
-def default_backend(device_class: str) -> str:
-    """What a device is there for: its cells exist before anything ran."""
-    by_prefix = {"cpu-": "host", "sm_": "nvrtc"}
-    return next((name for prefix, name in by_prefix.items() if device_class.startswith(prefix)), "cuda")
-
-
-def _cell(column: Column, claim: Claim, found: Sequence[Capability], elsewhere: _Elsewhere) -> Cell:
-    current = [c for c in found if c.key.source_digest == claim.source_digest]
-    shown = max(current or found, key=lambda c: (c.last_run_us, c.key.source_digest), default=None)
-    source_digest = shown.key.source_digest if shown else claim.source_digest
-    rungs = set(shown.rungs) if shown else set()
-    built = None
-    if column.backend == "cuda":
-        rungs |= elsewhere.rungs(claim.row, source_digest, column.sm)
-        built = elsewhere.built(claim.row, claim.source_digest, column.sm)
-    if claim.library:
-        rungs -= OF_TEXTS
-    place = (column.device_class, column.device or None, column.backend, *claim.row)
-    ordered = tuple(rung for rung in RUNGS if rung in rungs)
-    if shown is None:
-        notes, refusal = (built.flags, _refusal(built)) if built else ((), "")
-        none = (None, None, None, None)
-        return Cell(*place, None, notes, ordered, 0, 0, *none, source_digest, None, refusal, claim.packing)
-    same_code = not current and holds_for(shown, built)
-    return Cell(
-        *place,
-        verdict=shown.verdict,
-        flags=shown.flags if current or same_code else (*shown.flags, "stale"),
-        rungs=ordered,
-        cases=shown.cases,
-        positions=shown.positions,
-        bound_ratio=shown.bound_ratio,
-        relative_ratio=shown.relative_ratio,
-        nmse=shown.nmse,
-        bit_exact=shown.bit_exact,
-        source_digest=source_digest,
-        last_run_us=shown.last_run_us,
-        reason="; ".join(filter(None, (shown.reason, _same_code(column.sm, claim) if same_code else ""))),
-        packing=claim.packing,
-    )
-
-
-def _refusal(built: Capability) -> str:
-    """What the compiler says that will keep this from running; empty where it built."""
-    return f"nvrtc, {built.key.device}: {built.reason}" if built.verdict is Verdict.REJECT else ""
-
-
-def _same_code(sm: str, claim: Claim) -> str:
-    """Why a verdict of an older source is no stale one."""
-    return (
-        f"the source is {claim.source_digest[:12]} since, and compiles to the same code for {sm}: "
-        "flags, geometry, arguments and twin are unchanged, so nothing had to run again"
-    )
 
 
 def _merged(cells: Iterable[Cell], key: Callable[[Cell], object]) -> tuple[Cell, ...]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from db.capability import Capability, CellKey
-from farm.matrix import Claim, Matrix, Row, pivot
+from farm.matrix import Claim, Matrix, Row
+from farm.pivot import pivot
 from farm.targets import TargetGpu
 from kernels.model import Device, Verdict
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from db.capability import Capability
-from farm.matrix import Cell, Claim, Matrix, Row, merge, pivot
+from farm.matrix import Cell, Claim, Matrix, Row, merge
+from farm.pivot import pivot
 from kernels.errors import UsageError
 from kernels.model import Device, Verdict
 from tests.farm.grids import (
