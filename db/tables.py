@@ -326,3 +326,18 @@ exam = Table(
     Column("aside_us", BigInteger),  # null while it may work
     Column("reason", Text, nullable=False),  # why it is set aside
 )
+
+bug = Table(
+    "bug",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    Column("device_class", String(128), nullable=False),
+    Column("backend", String(32), nullable=False),
+    Column("op", String(32), nullable=False),
+    Column("kernel", String(64), nullable=False),
+    Column("kind", String(128), nullable=False),
+    Column("build", String(32), nullable=False),  # empty: every build
+    Column("url", String(500), nullable=False),
+    Column("linked_us", BigInteger, nullable=False),
+    UniqueConstraint("device_class", "backend", "op", "kernel", "kind", "build", "url"),
+)

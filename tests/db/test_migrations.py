@@ -11,12 +11,13 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
-from db import blob, campaign, capability, evidence, sabotage, tables, token
+from db import blob, bug, campaign, capability, evidence, sabotage, tables, token
 from db.cases import remember_inputs
 from db.job import Target
 from db.session import Database, known_revisions, open_database
 from kernels.model import Verdict
 from tests.db.making import HOST, Farm, answer, case, line
+from tests.db.test_bug import CELL
 from tests.db.test_sabotage import SCORE
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -36,6 +37,7 @@ def filled(farm: Farm) -> None:
         remember_inputs(s, {"a" * 64: "1" * 64})
         sabotage.put(s, SCORE)
         token.create(s, "rented-1", devices="*", now_us=1, expires_us=99)
+        bug.link(s, CELL, "https://bugs.example/1", 1)
 
 
 def rows_of(database: Database) -> Rows:
