@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
 from farm.marks import FLAGS, LEGEND, NEVER_RUN, timestamp
@@ -46,6 +47,16 @@ def _device(column: Column) -> str:
 
 def provenance(matrix: Matrix, cells: Iterable[Cell]) -> str:
     """When these cells ran, when they were written down, and against which catalog."""
+    return f"{_when(cells)}; written {timestamp(matrix.generated_us)} against catalog {matrix.catalog_digest}"
+
+
+def evidence(cells: Iterable[Cell]) -> str:
+    """When these cells ran, and one digest of the sources that did: the same until something runs again."""
+    cells = tuple(cell for cell in cells if cell.verdict is not None)
+    sources = sorted({"/".join(cell.row) + " " + cell.source_digest for cell in cells})
+    return f"{_when(cells)}; sources {hashlib.sha256(chr(10).join(sources).encode()).hexdigest()[:12]}"
+
+
+def _when(cells: Iterable[Cell]) -> str:
     ran = sorted(cell.last_run_us for cell in cells if cell.last_run_us is not None)
-    when = f"Ran {timestamp(ran[0])} to {timestamp(ran[-1])}" if ran else "Nothing here ran"
-    return f"{when}; written {timestamp(matrix.generated_us)} against catalog {matrix.catalog_digest}"
+    return f"Ran {timestamp(ran[0])} to {timestamp(ran[-1])}" if ran else "Nothing here ran"

@@ -67,8 +67,8 @@ def export(
         write_whole(output, text)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replaces a file in one step: a reader sees the old text or the new one."""
+def write_whole(path: Path, text: str, remedy: str = "name another --output") -> None:
+    """Replaces a file in one step: a reader sees the old text or the new one. Its mode stays."""
     target = path.resolve()
     fresh = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -76,11 +76,13 @@ def write_whole(path: Path, text: str) -> None:
             path.write_text(text, encoding="utf8", newline="\n")  # a pipe or a terminal can't be replaced
             return
         fresh.write_text(text, encoding="utf8", newline="\n")
+        if target.exists():
+            fresh.chmod(target.stat().st_mode & 0o7777)
         fresh.replace(target)
     except OSError as error:
         with suppress(OSError):
             fresh.unlink()
-        raise FarmError(f"can't write {path}: {error.strerror or error}; name another --output") from None
+        raise FarmError(f"can't write {path}: {error.strerror or error}; {remedy}") from None
 
 
 COMMAND = export

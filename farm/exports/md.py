@@ -53,8 +53,11 @@ def section(matrix: Matrix, backend: str, boards: Sequence[Column]) -> str:
     return f"{head}\n\n{grid(matrix, backend, boards)}"
 
 
-def grid(matrix: Matrix, backend: str, boards: Sequence[Column]) -> str:
-    """The table of one backend, classes side by side and builds together, and the lines under it."""
+def grid(matrix: Matrix, backend: str, boards: Sequence[Column], dated: bool = True) -> str:
+    """The table of one backend, classes side by side and builds together, and the lines under it.
+
+    Not dated, it says what ran and when, and is the same text until that changes.
+    """
     classes = [column.device_class for column in matrix.columns if column.backend == backend]
     mine = [cell for cell in matrix.cells if cell.backend == backend]
     builds = Counter(_place(cell) for cell in mine)
@@ -66,18 +69,20 @@ def grid(matrix: Matrix, backend: str, boards: Sequence[Column]) -> str:
     header += [escaped(where) for where in classes]
     if not any(row[2] for row in rows):
         header, rows = [*header[:2], *header[3:]], [[*row[:2], *row[3:]] for row in rows]
-    under = _under(matrix, shown, [one for one in boards if one.backend == backend], notes)
+    under = _under(matrix, shown, [one for one in boards if one.backend == backend], notes, dated)
     return f"{table(header, rows)}\n\n{under}"
 
 
-def _under(matrix: Matrix, shown: Sequence[Cell], boards: Sequence[Column], notes: dict[str, int]) -> str:
+def _under(
+    matrix: Matrix, shown: Sequence[Cell], boards: Sequence[Column], notes: dict[str, int], dated: bool
+) -> str:
     """Refusals, then marks, devices, date and catalog in a line each."""
     refused = [f"{_note(number)} {escaped(reason)}" for reason, number in notes.items()]
     classes = {column.device_class for column in boards}
     rows = {cell.row[:3] for cell in shown}
     marks = footing.legend(shown, blank=len(shown) < len(rows) * len(classes))
     lines = ["; ".join(map(escaped, marks)), "; ".join(map(escaped, footing.devices(boards)))]
-    lines.append(escaped(footing.provenance(matrix, shown)))
+    lines.append(escaped(footing.provenance(matrix, shown) if dated else footing.evidence(shown)))
     return "  \n".join([*refused, *(f"{line}." for line in lines)])
 
 
