@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
-from db import blob, bug, campaign, capability, evidence, sabotage, tables, token
+from db import blob, bug, campaign, capability, evidence, pack, sabotage, tables, token, trust
 from db.cases import remember_inputs
 from db.job import Target
 from db.session import Database, known_revisions, open_database
 from kernels.model import Verdict
-from tests.db.making import HOST, Farm, answer, case, line
+from tests.db.making import BOARD, HOST, Farm, answer, case, line
 from tests.db.test_bug import CELL
 from tests.db.test_sabotage import SCORE
 
@@ -37,6 +38,9 @@ def filled(farm: Farm) -> None:
         remember_inputs(s, {"a" * 64: "1" * 64})
         sabotage.put(s, SCORE)
         token.create(s, "rented-1", devices="*", now_us=1, expires_us=99)
+        content = b"a catalog"
+        pack.put(s, pack.StoredPack(hashlib.sha256(content).hexdigest(), "5" * 64, ("a/b",), content), 1)
+        trust.note_exam(s, BOARD.slug, True, "", 40)
         bug.link(s, CELL, "https://bugs.example/1", 1)
 
 
