@@ -37,6 +37,8 @@ def pull(carry: Callable[[str, str], str], order: Pull) -> int:
     with StoppingOnSignals(threads):
         for thread in threads:
             thread.start()
+        names = ", ".join(thread.name for thread in threads)
+        print(f"workers: at work for {names}; Ctrl-C ends it", file=sys.stderr, flush=True)
         for thread in threads:
             while not thread.ended.wait(GLANCE_S):
                 pass
