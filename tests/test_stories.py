@@ -97,7 +97,8 @@ def outputs_of(case: Case) -> int:
         "rmsnorm": lambda: size["n"] * size["rows"],
         "add_rmsnorm": lambda: size["n"],
     }
-    return by_op[case.op]()
+    quantizes = registry.kernel(f"{case.op}/{case.kernel}").float_x
+    return by_op[case.op]() + (size["cols"] // 32 * 36 if quantizes else 0)  # the activations' bytes
 
 
 FIRST_BUILDS = [

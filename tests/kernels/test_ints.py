@@ -9,7 +9,6 @@ import pytest
 
 from kernels import registry, source
 from kernels.ints._ints import PIECE
-from kernels.model import Build
 
 Load = Callable[[str], dict[str, np.ndarray]]
 Differing = Callable[[np.ndarray, np.ndarray], int]
@@ -80,10 +79,11 @@ def test_the_text_has_the_integer_form_and_one_branch(name: str) -> None:
     assert ints.cuda.strip("\n") not in source.text("matvec/block", name)
 
 
-def test_the_digest_covers_the_integer_form_where_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    monkeypatch.setattr(source, "_codes", lambda module: (seen.append(str(module)), ())[1])
-    for kernel_id in ("matvec/dp4a", "matvec/block"):
-        seen.clear()
-        source._digest.__wrapped__(kernel_id, ("Q4_K",), Build.EXACT)
-        assert any(path.endswith("ints/q4_k.py") for path in seen) == (kernel_id == "matvec/dp4a")
+@pytest.mark.parametrize(("kernel_id", "reads"), [("matvec/dp4a", True), ("matvec/block", False)])
+def test_the_digest_covers_the_integer_form_where_it_is_read(kernel_id: str, reads: bool) -> None:
+    modules = source._kind_modules(registry.kernel(kernel_id), "Q4_K")
+    assert [path.as_posix().rpartition("kernels/")[2] for path in modules] == [
+        "kinds/q4_k.py",
+        *(["ints/q4_k.py"] if reads else []),
+    ]
+    assert source.counted("kernels.ints._ints")
