@@ -15,7 +15,7 @@ from kernels.declared.mistake import Misdeclared
 from kernels.dtypes import values
 from kernels.errors import FarmError
 from kernels.judge import Judged
-from kernels.model import Build, Comparison, Evidence, Plan, Role, Rule, Verdict
+from kernels.model import Build, Case, Comparison, Evidence, Plan, Role, Rule, Verdict
 from workers.backend import (
     POISONS,
     Backend,
@@ -217,8 +217,12 @@ def turns(request: Request, backend: Backend, plan: Plan) -> int:
 
     Twice where it puts out bytes: any byte can be right, so one that nobody wrote shows by differing.
     """
-    orders = backend.orders if request.case.build is Build.EXACT else 1
-    return max(request.repeats, orders, 2 if judge.puts_out_bytes(plan) else 1)
+    return max(request.repeats, turns_of(request.case, plan, backend.orders))
+
+
+def turns_of(case: Case, plan: Plan, orders: int = 2) -> int:
+    """How often a case runs at least, with that many orders to take."""
+    return max(orders if case.build is Build.EXACT else 1, 2 if judge.puts_out_bytes(plan) else 1)
 
 
 def _differs(what: str, here: str, asked: str) -> str:

@@ -166,11 +166,15 @@ def flags(build: str, compiler: Compiler, options: Options = NO_OPTIONS) -> tupl
     gnu = () if clang else ("-fno-gnu-unique",)
     # A fiber switch is a return that a shadow stack would not know.
     x86 = ("-fcf-protection=none",) if compiler.target.startswith("x86_64") else ()
-    own = (*([NEWER[options.std]] if options.std in NEWER else []), *for_host(options.flags))
-    told = (*COMMON, compiler.native, *gnu, *x86, *BUILDS[build], *own)
+    told = (*COMMON, compiler.native, *gnu, *x86, *BUILDS[build], *own_flags(options))
     if build != "check":
         return told
     return (*told, *INSTRUMENTS, *(CLANG_INSTRUMENTS if clang else GNU_INSTRUMENTS))
+
+
+def own_flags(options: Options) -> tuple[str, ...]:
+    """What a catalog's kernel asks for, in this compiler's words."""
+    return (*([NEWER[options.std]] if options.std in NEWER else []), *for_host(options.flags))
 
 
 def build(

@@ -1,0 +1,1 @@
+"""One case as one file that runs without the farm."""
