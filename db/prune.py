@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
 from db.capability import rebuilt, stored
 from db.session import Session
-from db.tables import CELL, attempt, blob, campaign, cases, evidence, job, planned, source, target
+from db.tables import CELL, attempt, blob, campaign, cases, evidence, job, metadata, planned, source, target
 from kernels.errors import FarmError
 
 
@@ -80,7 +81,14 @@ def _remove_unused(s: Session) -> Iterator[Removed]:
     yield _delete(s, "cases", cases, cases.c.case_id.not_in(used))
     digests = sa.union(sa.select(evidence.c.source_digest), sa.select(planned.c.source_digest))
     s.execute(sa.delete(source).where(source.c.source_digest.not_in(digests)))
-    yield _delete(s, "source texts", blob, blob.c.sha256.not_in(sa.select(source.c.sha256)))
+    named = sa.union(*(sa.select(column) for column in _columns_that_name(blob.c.sha256)))
+    yield _delete(s, "source texts", blob, blob.c.sha256.not_in(named))
+
+
+def _columns_that_name(key: sa.Column[str]) -> list[sa.Column[Any]]:
+    """Every column that refers to another table's key, whichever tables there are."""
+    columns = (column for table in metadata.tables.values() for column in table.c)
+    return [column for column in columns if any(fk.column is key for fk in column.foreign_keys)]
 
 
 def _delete(s: Session, noun: str, table: sa.Table, where: sa.ColumnElement[bool]) -> Removed:

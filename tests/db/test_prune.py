@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
 
-from db import campaign, capability, check, evidence, prune, tables
+from db import blob, campaign, capability, check, evidence, pack, prune, tables
 from db.session import Database
 from kernels.errors import FarmError
 from kernels.model import Rule, Verdict
@@ -95,16 +96,17 @@ def test_the_campaign_of_a_retry_that_is_kept_stays(farm: Farm) -> None:
 
 
 def test_cases_and_texts_that_nothing_is_about_go_with_their_lines(farm: Farm) -> None:
-    from db import blob
-
     ran(farm, Verdict.PASS)
+    catalog = pack.StoredPack(hashlib.sha256(b"catalog").hexdigest(), "d", (), b"catalog")
     with farm.database.writing() as s:
+        pack.put(s, catalog, 1)
         blob.put_source(s, "5" * 64, (blob.SourceText("matvec/block", "Q4_K", "kept"),))
         blob.put_source(s, "7" * 64, (blob.SourceText("matvec/block", "Q4_K", "gone"),))
         s.execute(sa.insert(tables.cases).values(case_id="a" * 64, inputs_key="k", case_json="{}"))
     assert pruned(farm) == {"attempts": 1, "jobs": 1, "campaigns": 1, "cases": 1, "source texts": 1}
     with farm.database.reading() as s:
         assert [text.text for text in blob.source_texts(s, "5" * 64)] == ["kept"]
+        assert pack.get(s, catalog.address) == b"catalog"
 
 
 def test_nothing_goes_where_a_cell_would_change(farm: Farm) -> None:
