@@ -64,7 +64,12 @@ def set_aside(s: Session, slug: str, reason: str, now_us: int) -> SetAside:
         sa.select(job.c.id)
         .join(campaign, campaign.c.id == job.c.campaign_id)
         .join(evidence, evidence.c.evidence_id == job.c.evidence_id)
-        .where(campaign.c.closed_us.is_(None), evidence.c.device == slug, evidence.c.suspect)
+        .where(
+            campaign.c.closed_us.is_(None),
+            campaign.c.cancelled_us.is_(None),
+            evidence.c.device == slug,
+            evidence.c.suspect,
+        )
     )
     again = tuple(s.execute(decided).scalars())
     set_jobs(s, again, state="waiting", verdict=None, evidence_id=None, done_us=None, avoid=slug)
