@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
+from db.bulk import update_rows
 from db.session import Session
 from db.tables import LIVE, attempt, campaign, job, planned
 from kernels.model import Verdict
 
 LIVE_STATES = ("leased", "started")
+
+ATTEMPTS = (
+    sa.select(
+        attempt,
+        job.c.case_id,
+        job.c.backend,
+        job.c.losses,
+        job.c.crashes,
+        job.c.state.label("job_state"),
+        planned.c.source_digest,
+        planned.c.inputs_digest,
+        planned.c.repeats,
+    )
+    .join_from(attempt, job)
+    .join(planned, sa.and_(planned.c.campaign_id == job.c.campaign_id, planned.c.case_id == job.c.case_id))
+)
+NAMED = ATTEMPTS.where(attempt.c.attempt_id.in_(sa.bindparam("ids", expanding=True)))
 
 
 def live_rows(s: Session, where: sa.ColumnElement[bool]) -> Sequence[Any]:
@@ -21,32 +39,17 @@ def live_rows(s: Session, where: sa.ColumnElement[bool]) -> Sequence[Any]:
 
 def attempt_rows(s: Session, where: sa.ColumnElement[bool]) -> Sequence[Any]:
     """Attempts with their job and what it was planned with."""
-    query = (
-        sa.select(
-            attempt,
-            job.c.case_id,
-            job.c.backend,
-            job.c.losses,
-            job.c.crashes,
-            job.c.state.label("job_state"),
-            planned.c.source_digest,
-            planned.c.inputs_digest,
-            planned.c.repeats,
-        )
-        .join_from(attempt, job)
-        .join(
-            planned, sa.and_(planned.c.campaign_id == job.c.campaign_id, planned.c.case_id == job.c.case_id)
-        )
-        .where(where)
-    )
-    return s.execute(query).all()
+    return s.execute(ATTEMPTS.where(where)).all()
+
+
+def attempts_named(s: Session, attempt_ids: Iterable[str]) -> Sequence[Any]:
+    """Attempts by their ids, as `attempt_rows`."""
+    return s.execute(NAMED, {"ids": list(attempt_ids)}).all()
 
 
 def end_attempts(s: Session, rows: Sequence[Any], state: str, reason: str, now_us: int) -> None:
-    if rows:
-        ending = sa.update(attempt).where(attempt.c.attempt_id == sa.bindparam("id"))
-        ending = ending.values(state=state, reason=reason, ended_us=now_us)
-        s.execute(ending, [{"id": row.attempt_id} for row in rows])
+    ending = {"state": state, "reason": reason, "ended_us": now_us}
+    update_rows(s, attempt, "attempt_id", [ending | {"attempt_id": row.attempt_id} for row in rows])
 
 
 def requeue(s: Session, rows: Sequence[Any], now_us: int, avoid: bool = False) -> tuple[int, ...]:
@@ -57,9 +60,9 @@ def requeue(s: Session, rows: Sequence[Any], now_us: int, avoid: bool = False) -
     ids = tuple(row.job_id for row in rows)
     if not ids:
         return ids
-    values: dict[str, Any] = {"state": "waiting"} | ({"avoid": sa.bindparam("board")} if avoid else {})
-    waiting = sa.update(job).where(job.c.id == sa.bindparam("job")).values(**values)
-    s.execute(waiting, [{"job": row.job_id} | ({"board": row.device} if avoid else {}) for row in rows])
+    elsewhere = [{"avoid": row.device} if avoid else {} for row in rows]
+    waiting = [{"id": row.job_id, "state": "waiting"} for row in rows]
+    update_rows(s, job, "id", [row | more for row, more in zip(waiting, elsewhere, strict=True)])
     cancelled = sa.select(campaign.c.id).where(campaign.c.cancelled_us.is_not(None))
     over = sa.update(job).where(job.c.id.in_(ids), job.c.campaign_id.in_(cancelled))
     s.execute(over.values(state="done", verdict=Verdict.SKIP.value, done_us=now_us))
@@ -67,15 +70,14 @@ def requeue(s: Session, rows: Sequence[Any], now_us: int, avoid: bool = False) -
 
 
 def set_jobs(s: Session, ids: Sequence[int], **values: object) -> None:
-    if ids:
-        setting = sa.update(job).where(job.c.id == sa.bindparam("job")).values(**values)
-        s.execute(setting, [{"job": job_id} for job_id in ids])
+    update_rows(s, job, "id", [{"id": job_id} | values for job_id in ids])
 
 
 def decide(s: Session, decisions: Sequence[tuple[int, Verdict, str]], now_us: int) -> None:
     """Gives jobs the verdict of the line that decided them: (job id, verdict, evidence id)."""
-    if decisions:
-        deciding = sa.update(job).where(job.c.id == sa.bindparam("job"))
-        values: dict[str, Any] = {"verdict": sa.bindparam("v"), "evidence_id": sa.bindparam("line")}
-        rows = [{"job": job_id, "v": verdict.value, "line": line} for job_id, verdict, line in decisions]
-        s.execute(deciding.values(state="done", done_us=now_us, **values), rows)
+    done = {"state": "done", "done_us": now_us}
+    rows = [
+        {"id": job_id, "verdict": verdict.value, "evidence_id": line} | done
+        for job_id, verdict, line in decisions
+    ]
+    update_rows(s, job, "id", rows)

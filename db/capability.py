@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 
+from db.bulk import insert_rows
 from db.session import Session
 from db.tables import CELL, capability, evidence
 from kernels.errors import UsageError
@@ -70,6 +71,11 @@ class Finding:
     def age(self) -> tuple[int, str]:
         """Orders lines by when they finished, never by when they arrived."""
         return self.finished_us, self.evidence_id
+
+
+FINDING = tuple(name for name in Finding.__dataclass_fields__ if name != "key")
+GROUP = (*CELL, "case_id", "verdict", "fingerprint_digest")  # lines that only the newest counts of
+INDEXED = ("source_digest", "device", "backend")  # of a cell, in the index of evidence
 
 
 @dataclass(frozen=True)
@@ -257,14 +263,18 @@ def write(s: Session, found: Sequence[Capability]) -> None:
         mine = sa.and_(*(capability.c[name] == sa.bindparam(f"key_{name}") for name in CELL))
         keys = [{f"key_{name}": getattr(cell.key, name) for name in CELL} for cell in found]
         s.execute(sa.delete(capability).where(mine), keys)
-        s.execute(sa.insert(capability), [_row(cell) for cell in found])
+        insert_rows(s, capability, [_row(cell) for cell in found])
+
+
+@cache
+def _cells_among() -> sa.Select[Any]:
+    return sa.select(capability).where(*_among(capability, CELL))
 
 
 def cells_of(s: Session, keys: Sequence[CellKey]) -> dict[CellKey, Capability]:
     """Those of the cells that there are."""
-    query = sa.select(capability).where(*_among(capability, keys))
-    found = map(_capability, s.execute(query))
     wanted = set(keys)
+    found = map(_capability, s.execute(_cells_among(), _parameters(CELL, keys)))
     return {cell.key: cell for cell in found if cell.key in wanted}
 
 
@@ -296,47 +306,57 @@ def stored(s: Session) -> dict[CellKey, Capability]:
 
 
 def findings_of(
-    s: Session, keys: Sequence[CellKey], case_ids: Set[str] = frozenset(), apart: Set[str] = frozenset()
+    s: Session, keys: Sequence[CellKey], case_ids: Set[str] = frozenset()
 ) -> dict[CellKey, list[Finding]]:
     """The lines that can matter to a fold: the newest per case, verdict and fingerprint.
 
-    With `case_ids`, of those cases only. Lines whose ids are `apart` hide none of the others.
+    With `case_ids`, of those cases only.
     """
     found: dict[CellKey, list[Finding]] = {key: [] for key in keys}
-    names = [name for name in Finding.__dataclass_fields__ if name != "key"]
-    group = [evidence.c[name] for name in (*CELL, "case_id", "verdict", "fingerprint_digest")]
-    place = sa.func.row_number().over(
-        partition_by=[*group, evidence.c.evidence_id.in_(apart)] if apart else group,
-        order_by=[evidence.c.finished_us.desc(), evidence.c.evidence_id.desc()],
-    )
-    where = [evidence.c.folded, *_among(evidence, keys)]
-    where += [evidence.c.case_id.in_(case_ids)] if case_ids else []
-    columns = [evidence.c[name] for name in (*CELL, *names)]
-    ranked = sa.select(*columns, place.label("place")).where(*where).subquery()
-    for row in s.execute(sa.select(ranked).where(ranked.c.place == 1)):
+    values = _parameters(INDEXED, keys) | ({"case_ids": list(case_ids)} if case_ids else {})
+    for row in s.execute(_newest_lines(bool(case_ids)), values):
         key = CellKey(*row[: len(CELL)])
         if key in found:
-            found[key].append(_finding(key, names, row[len(CELL) :]))
+            found[key].append(_finding(key, row[len(CELL) :]))
     return found
 
 
-def _among(table: sa.Table, keys: Sequence[CellKey]) -> list[sa.ColumnElement[bool]]:
-    """What an index finds; more than these cells may come of it."""
-    return [
-        table.c[name].in_({getattr(key, name) for key in keys})
-        for name in ("source_digest", "device", "backend")
-    ]
+@cache
+def _newest_lines(of_cases: bool) -> sa.Select[Any]:
+    group = [evidence.c[name] for name in GROUP]
+    order = [evidence.c.finished_us.desc(), evidence.c.evidence_id.desc()]
+    place = sa.func.row_number().over(partition_by=group, order_by=order)
+    where = [evidence.c.folded, *_among(evidence, INDEXED)]
+    where += [evidence.c.case_id.in_(sa.bindparam("case_ids", expanding=True))] if of_cases else []
+    columns = [evidence.c[name] for name in (*CELL, *FINDING)]
+    ranked = sa.select(*columns, place.label("place")).where(*where).subquery()
+    return sa.select(ranked).where(ranked.c.place == 1)
 
 
-def _finding(key: CellKey, names: Sequence[str], row: Sequence[Any]) -> Finding:
-    values = dict(zip(names, row, strict=False))
+def _among(table: sa.Table, names: Iterable[str]) -> list[sa.ColumnElement[bool]]:
+    """What an index finds; more than the cells that are asked for may come of it."""
+    return [table.c[name].in_(sa.bindparam(f"{name}s", expanding=True)) for name in names]
+
+
+def _parameters(names: Iterable[str], keys: Sequence[CellKey]) -> dict[str, Any]:
+    return {f"{name}s": list({getattr(key, name) for key in keys}) for name in names}
+
+
+def _finding(key: CellKey, row: Sequence[Any]) -> Finding:
+    values = dict(zip(FINDING, row, strict=False))
     values["verdict"] = Verdict(values["verdict"])
     return Finding(key=key, **values)
+
+
+def finding_in(row: Mapping[str, Any]) -> Finding:
+    """What a fold needs of a line, from the columns that are about to be stored."""
+    return _finding(CellKey(*(row[name] for name in CELL)), [row[name] for name in FINDING])
 
 
 def _row(found: Capability) -> dict[str, object]:
     values = {name: getattr(found, name) for name in Capability.__dataclass_fields__ if name != "key"}
     joined = {"rungs": ",".join(found.rungs), "flags": ",".join(found.flags)}
+    joined["verdict"] = found.verdict.value
     return {name: getattr(found.key, name) for name in CELL} | values | joined
 
 

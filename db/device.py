@@ -19,6 +19,15 @@ from db.tables import fingerprint
 from kernels import codec
 from kernels.model import Device
 
+LAST = sa.select(
+    device_table.c.fingerprint_digest, device_table.c.first_seen_us, device_table.c.last_seen_us
+).where(device_table.c.slug == sa.bindparam("slug"))
+SEEN = (
+    sa.update(device_table)
+    .where(device_table.c.slug == sa.bindparam("which"))
+    .values(last_seen_us=sa.bindparam("seen_us"))
+)
+
 
 @dataclass(frozen=True)
 class DeviceRow:
@@ -75,6 +84,11 @@ def newest(s: Session, slug: str) -> Device:
 
 def _see(s: Session, device: Device, seen_us: int) -> None:
     digest = digest_of(device)
+    row = s.execute(LAST, {"slug": device.slug}).first()
+    if row and row.fingerprint_digest == digest and row.first_seen_us <= seen_us:
+        if row.last_seen_us < seen_us:
+            s.execute(SEEN, {"which": device.slug, "seen_us": seen_us})
+        return
     board = {
         "slug": device.slug,
         "device_class": device.device_class,

@@ -12,6 +12,8 @@ from db.session import Session, insert_new
 from db.tables import epoch as epoch_table
 from kernels.errors import FarmError
 
+HELD = sa.select(epoch_table.c.epoch).with_for_update(read=True)
+
 
 class StaleEpoch(FarmError):
     """Another coordinator has started since; this one must stop."""
@@ -31,7 +33,7 @@ def current_epoch(s: Session) -> int:
 
 def demand_epoch(s: Session, epoch: int) -> None:
     """StaleEpoch unless `epoch` is the one that counts, and goes on to be until this transaction ends."""
-    now = s.execute(sa.select(epoch_table.c.epoch).with_for_update(read=True)).scalar() or 0
+    now = s.execute(HELD).scalar() or 0
     if now != epoch:
         raise StaleEpoch(
             f"epoch {epoch} is over, {now} has begun: another coordinator is in charge; this one stops"

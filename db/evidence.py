@@ -10,16 +10,17 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import sqlalchemy as sa
 
-from db.capability import CellKey
+from db.bulk import insert_rows
+from db.capability import CellKey, finding_in
 from db.cases import case_id, store_cases
 from db.device import digest_of, see_all
-from db.refold import Added, refold
+from db.refold import before, refold
 from db.session import Session
 from db.tables import CELL, attempt, cases
 from db.tables import evidence as table
@@ -28,6 +29,7 @@ from kernels.errors import FarmError
 from kernels.model import Evidence
 
 IMPORT_BATCH = 500  # lines; a statement takes only so many parameters
+KNOWN = sa.select(table.c.evidence_id).where(table.c.evidence_id.in_(sa.bindparam("ids", expanding=True)))
 
 
 @dataclass(frozen=True)
@@ -72,21 +74,26 @@ def key_of(line: Evidence) -> CellKey:
     )
 
 
-def append(s: Session, entries: Sequence[Entry], now_us: int) -> set[str]:
+def append(s: Session, entries: Sequence[Entry], now_us: int, there: Set[str] | None = None) -> set[str]:
     """Stores lines with their cases and devices and folds their cells; returns the ids that were new.
 
-    A line that is here already is counted and changes nothing else.
+    A line that is here already is counted and changes nothing else. `there` are the ids of those, where the
+    caller has asked.
     """
     arrived = Counter(entry.line.evidence_id for entry in entries)
-    there = known(s, arrived)
+    there = known(s, arrived) if there is None else there
     fresh = {e.line.evidence_id: e for e in reversed(entries) if e.line.evidence_id not in there}
     new = list(reversed(fresh.values()))
     again = arrived - Counter(fresh.keys())
     if new:
-        _store_cases(s, [entry.line for entry in new])
+        # An attempt's case is stored: its job is planned with it.
+        _store_cases(s, [entry.line for entry in new if entry.attempt_id is None])
         see_all(s, ((entry.line.device, entry.line.finished_us) for entry in new))
-        s.execute(sa.insert(table), [_row(entry, now_us) for entry in new])
-        refold(s, [_added(entry.line) for entry in new if entry.folded])
+        rows = [_row(entry, now_us) for entry in new]
+        added = [finding_in(row) for row in rows if row["folded"]]
+        was = before(s, (one.key for one in added), {one.case_id for one in added})
+        insert_rows(s, table, rows)
+        refold(s, was, added)
     if again:
         more = sa.update(table).where(table.c.evidence_id == sa.bindparam("id"))
         more = more.values(copies=table.c.copies + sa.bindparam("more"))
@@ -94,15 +101,9 @@ def append(s: Session, entries: Sequence[Entry], now_us: int) -> set[str]:
     return set(fresh)
 
 
-def _added(line: Evidence) -> Added:
-    return Added(key_of(line), line.case_id, line.evidence_id)
-
-
 def known(s: Session, evidence_ids: Iterable[str]) -> set[str]:
     """Those of the ids that are stored."""
-    return set(
-        s.execute(sa.select(table.c.evidence_id).where(table.c.evidence_id.in_(list(evidence_ids)))).scalars()
-    )
+    return set(s.execute(KNOWN, {"ids": list(evidence_ids)}).scalars())
 
 
 def import_lines(s: Session, lines: Iterable[Evidence], now_us: int) -> ImportReport:
@@ -176,7 +177,9 @@ def _attempts_here(s: Session, lines: Sequence[Evidence]) -> set[str]:
 
 
 def _store_cases(s: Session, lines: Sequence[Evidence]) -> None:
-    """Stores the cases that aren't here; those of a campaign all are."""
+    """Stores the cases that aren't here."""
+    if not lines:
+        return
     ids = {line.case_id for line in lines}
     there = set(s.execute(sa.select(cases.c.case_id).where(cases.c.case_id.in_(ids))).scalars())
     store_cases(s, [line.case for line in lines if line.case_id not in there])
@@ -207,6 +210,7 @@ def _row(entry: Entry, now_us: int) -> dict[str, object]:
         "trust": line.trust,
         "folded": entry.folded,
         "copies": 1,
+        "suspect": False,
         "build_digest": line.build_digest,
         "notes": ",".join(line.notes),
         "line_json": codec.canonical(line),

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from db import device as devices
 from db.attempt import decide, end_attempts, live_rows, requeue
+from db.bulk import update_rows
 from db.cases import case_of
 from db.epoch import demand_epoch
 from db.evidence import Entry, append
@@ -69,9 +70,8 @@ def _miss(s: Session, rows: Sequence[Any], now_us: int, reason: str, charge: int
 
 
 def _charge(s: Session, rows: Sequence[Any], amount: int) -> None:
-    if rows and amount:
-        charging = sa.update(job).where(job.c.id == sa.bindparam("job")).values(losses=job.c.losses + amount)
-        s.execute(charging, [{"job": row.job_id} for row in rows])
+    if amount:
+        update_rows(s, job, "id", [{"id": row.job_id, "losses": row.losses + amount} for row in rows])
 
 
 def _entries(s: Session, rows: Sequence[Any], spent: set[int], now_us: int, reason: str) -> list[Entry]:

@@ -13,7 +13,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from db.attempt import LIVE_STATES, attempt_rows, decide, end_attempts, requeue
+from db.attempt import LIVE_STATES, attempts_named, decide, end_attempts, requeue
+from db.bulk import update_rows
 from db.capability import CellKey, fold_cells
 from db.epoch import demand_epoch
 from db.evidence import Entry, append, known
@@ -85,11 +86,12 @@ def complete_many(s: Session, epoch: int, lines: Sequence[Evidence], now_us: int
     """
     demand_epoch(s, epoch)
     named = [line.attempt_id for line in lines if line.attempt_id]
-    rows = {row.attempt_id: row for row in attempt_rows(s, attempt.c.attempt_id.in_(named))}
+    rows = {row.attempt_id: row for row in attempts_named(s, named)}
+    there = known(s, [line.evidence_id for line in lines])
     crashes = {line.attempt_id for line in lines if line.verdict is Verdict.CRASH}
     jobs = Jobs(
         rows=rows,
-        seen=known(s, [line.evidence_id for line in lines]),
+        seen=set(there),
         done={row.job_id for row in rows.values() if row.job_state == "done"},
         crashed=_crashed(
             s, {row.job_id for row in rows.values() if row.crashes or row.attempt_id in crashes}
@@ -97,7 +99,7 @@ def complete_many(s: Session, epoch: int, lines: Sequence[Evidence], now_us: int
     )
     outcomes = [jobs.take(line) for line in lines]
     entries = [_entry(*pair) for pair in zip(lines, outcomes, strict=True)]
-    append(s, entries, now_us)
+    append(s, entries, now_us, there)
     ended = {e.attempt_id: rows[e.attempt_id] for e in entries if e.attempt_id}
     was_live = [row for row in ended.values() if row.state in LIVE_STATES]
     end_attempts(s, was_live, "done", "", now_us)
@@ -146,9 +148,7 @@ def _crashed(s: Session, job_ids: set[int]) -> defaultdict[int, set[str]]:
 
 
 def _count_crashes(s: Session, counts: dict[int, int]) -> None:
-    if counts:
-        counting = sa.update(job).where(job.c.id == sa.bindparam("job")).values(crashes=sa.bindparam("n"))
-        s.execute(counting, [{"job": job_id, "n": count} for job_id, count in counts.items()])
+    update_rows(s, job, "id", [{"id": job_id, "crashes": count} for job_id, count in counts.items()])
 
 
 def _confirm(s: Session, job_ids: Sequence[int], late: set[str]) -> None:

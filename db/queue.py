@@ -20,6 +20,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from db.attempt import end_attempts, live_rows, requeue, set_jobs
+from db.bulk import insert_rows
 from db.cases import case_of
 from db.epoch import demand_epoch
 from db.needs import UNKNOWN, Offer, absent_file, needs_of, old_driver
@@ -29,6 +30,51 @@ from db.tables import LIVE, attempt, campaign, cases, job, planned, target
 from kernels.model import Case, Rule
 
 WAITING = sa.text("job.state = 'waiting'")  # as the partial index says it
+
+# Made once: a lease is asked for many times a second.
+MINE = sa.and_(job.c.target_id == sa.bindparam("target_id"), WAITING)
+LIMIT = sa.bindparam("limit", type_=sa.Integer)
+NOT_LOST_HERE = sa.or_(job.c.avoid.is_(None), job.c.avoid != sa.bindparam("device"))
+
+
+def _waiting(*where: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+    """How many jobs of a target wait; no more than the limit are counted."""
+    some = sa.select(job.c.id).where(job.c.target_id == target.c.id, WAITING, *where).limit(LIMIT)
+    return sa.select(sa.func.count()).select_from(some.correlate(target).subquery()).scalar_subquery()
+
+
+OPEN_TARGETS = (
+    sa.select(
+        target,
+        campaign.c.priority,
+        campaign.c.rule,
+        campaign.c.pack,
+        _waiting().label("waiting"),
+        _waiting(NOT_LOST_HERE).label("not_lost_here"),
+    )
+    .join(campaign, campaign.c.id == target.c.campaign_id)
+    .where(
+        campaign.c.closed_us.is_(None),
+        campaign.c.paused_us.is_(None),
+        target.c.device_class == sa.bindparam("device_class"),
+        target.c.backend.in_(sa.bindparam("backends", expanding=True)),
+    )
+)
+CLAIM = (
+    sa.select(job.c.id, job.c.backend, planned, cases.c.case_json)
+    .join_from(job, planned)
+    .join(cases, cases.c.case_id == job.c.case_id)
+    .where(MINE)
+    .order_by(job.c.id)
+    .limit(LIMIT)
+    .with_for_update(of=job, skip_locked=True)
+)
+CLAIM_ELSEWHERE = CLAIM.where(NOT_LOST_HERE)
+START = (
+    sa.update(attempt)
+    .where(attempt.c.attempt_id.in_(sa.bindparam("ids", expanding=True)), attempt.c.state == "leased")
+    .values(state="started", started_us=sa.bindparam("now_us"))
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +86,19 @@ class Worker:
     device_class: str
     backends: tuple[str, ...]
     offer: Offer = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Place:
+    """A target of an open campaign, as one worker sees it."""
+
+    row: Any  # of OPEN_TARGETS
+    left_to_others: bool  # what was lost on this worker's board
+
+    @property
+    def waiting(self) -> Waiting:
+        jobs = self.row.not_lost_here if self.left_to_others else self.row.waiting
+        return Waiting(self.row.id, self.row.campaign_id, self.row.priority, jobs)
 
 
 @dataclass(frozen=True)
@@ -80,17 +139,17 @@ def lease(
     of the class while there is one, and so is a job whose files this worker lacks and another holds.
     """
     demand_epoch(s, epoch)
-    places = {row.id: row for row in _open_targets(s, worker) if _may_take(row, worker, peers)}
-    takeable = {target_id: _takeable(row, worker, peers) for target_id, row in places.items()}
-    waiting = [
-        Waiting(row.id, row.campaign_id, row.priority, _count(s, takeable[row.id], limit))
-        for row in places.values()
-    ]
+    places = {
+        row.id: Place(row, _left_to_others(row, worker, peers))
+        for row in _open_targets(s, worker, limit)
+        if _may_take(row, worker, peers)
+    }
+    waiting = (place.waiting for place in places.values())
     found: list[Leased] = []
     for share in shares(waiting, limit):
-        found += _claim(s, places[share.target_id], takeable[share.target_id], share.jobs)
+        found += _claim(s, places[share.target_id], worker, share.jobs)
     if found:
-        s.execute(sa.insert(attempt), [_attempt_row(leased, worker, epoch, now_us) for leased in found])
+        insert_rows(s, attempt, [_attempt_row(leased, worker, epoch, now_us) for leased in found])
         set_jobs(s, [leased.job_id for leased in found], state="leased")
     return tuple(found)
 
@@ -103,11 +162,7 @@ def owes(s: Session, worker: Worker) -> bool:
 def start(s: Session, epoch: int, attempt_ids: Iterable[str], now_us: int) -> None:
     """Notes which attempts their workers have begun; from here on a loss is charged to the job."""
     demand_epoch(s, epoch)
-    mine = attempt.c.attempt_id.in_(list(attempt_ids))
-    begun = (
-        sa.update(attempt).where(mine, attempt.c.state == "leased").values(state="started", started_us=now_us)
-    )
-    s.execute(begun)
+    s.execute(START, {"ids": list(attempt_ids), "now_us": now_us})
 
 
 def give_back(s: Session, epoch: int, attempt_ids: Iterable[str], now_us: int) -> tuple[int, ...]:
@@ -132,19 +187,10 @@ def ended(s: Session, attempt_ids: Iterable[str]) -> set[str]:
     return set(s.execute(query).scalars())
 
 
-def _open_targets(s: Session, worker: Worker) -> Sequence[Any]:
-    """Where open campaigns have jobs for the worker's class and backends."""
-    query = (
-        sa.select(target, campaign.c.priority, campaign.c.rule, campaign.c.pack)
-        .join(campaign, campaign.c.id == target.c.campaign_id)
-        .where(
-            campaign.c.closed_us.is_(None),
-            campaign.c.paused_us.is_(None),
-            target.c.device_class == worker.device_class,
-            target.c.backend.in_(worker.backends),
-        )
-    )
-    return s.execute(query).all()
+def _open_targets(s: Session, worker: Worker, limit: int = 1) -> Sequence[Any]:
+    """Where open campaigns have jobs for the worker's class and backends, and how many wait there."""
+    values = {"device_class": worker.device_class, "backends": list(worker.backends)}
+    return s.execute(OPEN_TARGETS, values | {"device": worker.device, "limit": limit}).all()
 
 
 def _may_take(row: Any, worker: Worker, peers: Sequence[Worker]) -> bool:
@@ -164,39 +210,23 @@ def _can_run(row: Any, peer: Worker) -> bool:
     return fits and not old_driver(needs, peer.offer) and not absent_file(needs, peer.offer)
 
 
-def _takeable(row: Any, worker: Worker, peers: Sequence[Worker]) -> sa.ColumnElement[bool]:
-    """A target's waiting jobs, less those lost on this board while another is at work that may run them."""
-    mine = sa.and_(job.c.target_id == row.id, WAITING)
-    if not any(peer.device != worker.device and _can_run(row, peer) for peer in peers):
-        return mine
-    return sa.and_(mine, sa.or_(job.c.avoid.is_(None), job.c.avoid != worker.device))
-
-
-def _count(s: Session, where: sa.ColumnElement[bool], limit: int) -> int:
-    """How many jobs there are; no more than the limit are counted."""
-    some = sa.select(job.c.id).where(where).limit(limit).subquery()
-    return s.execute(sa.select(sa.func.count()).select_from(some)).scalar_one()
+def _left_to_others(row: Any, worker: Worker, peers: Sequence[Worker]) -> bool:
+    """Whether what was lost on this board is another's: one is at work that may run it."""
+    return any(peer.device != worker.device and _can_run(row, peer) for peer in peers)
 
 
 def _has_open(s: Session, row: Any) -> bool:
     held = sa.select(job.c.id).where(
         job.c.campaign_id == row.campaign_id, job.c.state == "leased", job.c.target_id == row.id
     )
-    waits = sa.select(job.c.id).where(job.c.target_id == row.id, WAITING)
-    return any(s.execute(query.limit(1)).first() is not None for query in (waits, held))
+    return row.waiting > 0 or s.execute(held.limit(1)).first() is not None
 
 
-def _claim(s: Session, row: Any, where: sa.ColumnElement[bool], limit: int) -> list[Leased]:
-    query = (
-        sa.select(job.c.id, job.c.backend, planned, cases.c.case_json)
-        .join_from(job, planned)
-        .join(cases, cases.c.case_id == job.c.case_id)
-        .where(where)
-        .order_by(job.c.id)
-        .limit(limit)
-        .with_for_update(of=job, skip_locked=True)
-    )
-    return [_leased(found, Rule(row.rule), row.pack) for found in s.execute(query)]
+def _claim(s: Session, place: Place, worker: Worker, limit: int) -> list[Leased]:
+    values: dict[str, Any] = {"target_id": place.row.id, "limit": limit}
+    query = CLAIM_ELSEWHERE if place.left_to_others else CLAIM
+    found = s.execute(query, values | ({"device": worker.device} if place.left_to_others else {}))
+    return [_leased(each, Rule(place.row.rule), place.row.pack) for each in found]
 
 
 def _leased(row: Any, rule: Rule, pack: str) -> Leased:

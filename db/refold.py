@@ -1,6 +1,7 @@
 """Cells that grow by a batch of lines: what a whole fold gives, told from the touched cases where it can be.
 
-refold(s, added)      # added: (cell, case id, evidence id) of the lines that were just stored
+was = before(s, keys, case_ids)     # then the lines are stored
+refold(s, was, added)
 
 Most lines of a campaign say nothing new: PASS, of a case that its cell didn't have or that passed before with
 the same figures. Then a cell follows from what it was and what its touched cases are. If not, a fold tells.
@@ -8,7 +9,8 @@ the same figures. Then a cell follows from what it was and what its touched case
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from db.capability import (
@@ -26,38 +28,45 @@ from db.capability import (
 from db.session import Session
 from kernels.model import Verdict
 
+DOUBTS = {"flaky", "suspect"}  # flags that a line may take away or bring
+
 
 @dataclass(frozen=True)
-class Added:
-    """A line that was just stored and counts for its cell."""
+class Cells:
+    """Cells as they were, and the lines of some of their cases that can matter."""
 
-    key: CellKey
-    case_id: str
-    evidence_id: str
-
-
-def refold(s: Session, added: Sequence[Added]) -> None:
-    """Brings the cells of these lines up to date."""
-    keys = sorted({line.key for line in added})
-    if not keys:
-        return
-    new = {line.evidence_id for line in added}
-    cells = cells_of(s, keys)
-    touched = findings_of(s, list(cells), {line.case_id for line in added}, new) if cells else {}
-    grown = {key: grow(cell, touched[key], new) for key, cell in cells.items()}
-    write(s, [cell for key, cell in grown.items() if cell and cell != cells[key]])
-    fold_cells(s, [key for key in keys if grown.get(key) is None])
+    cells: dict[CellKey, Capability]
+    findings: dict[CellKey, list[Finding]]
 
 
-def grow(cell: Capability, findings: Iterable[Finding], new: set[str]) -> Capability | None:
-    """The cell with the `new` lines among the findings of its touched cases; None where a fold must tell."""
-    if cell.verdict is not Verdict.PASS or cell.reason or "flaky" in cell.flags:
+def before(s: Session, keys: Iterable[CellKey], case_ids: Set[str]) -> Cells:
+    """The cells that lines are about to be added to, and where the cases of those lines stand in them."""
+    cells = cells_of(s, sorted(set(keys)))
+    return Cells(cells, findings_of(s, list(cells), case_ids) if cells else {})
+
+
+def refold(s: Session, was: Cells, added: Sequence[Finding]) -> None:
+    """Brings the cells of stored lines up to date; `was` is from before they were stored."""
+    by_cell: defaultdict[CellKey, list[Finding]] = defaultdict(list)
+    for one in added:
+        by_cell[one.key].append(one)
+    grown = {
+        key: grow(was.cells[key], was.findings[key], by_cell[key]) for key in by_cell if key in was.cells
+    }
+    write(s, [cell for key, cell in grown.items() if cell and cell != was.cells[key]])
+    fold_cells(s, [key for key in by_cell if grown.get(key) is None])
+
+
+def grow(cell: Capability, findings: Iterable[Finding], added: Sequence[Finding]) -> Capability | None:
+    """The cell with the `added` lines, given all others of the same cases; None where a fold must tell."""
+    if cell.verdict is not Verdict.PASS or cell.reason or not DOUBTS.isdisjoint(cell.flags):
         return None
-    findings = list(findings)
-    before = {st.counts.case_id: st for st in stand_all(f for f in findings if f.evidence_id not in new)}
+    touched = {one.case_id for one in added}
+    findings = [one for one in findings if one.case_id in touched]
+    stood = {standing.counts.case_id: standing for standing in stand_all(findings)}
     grown: Capability | None = cell
-    for standing in stand_all(findings):
-        was = before.get(standing.counts.case_id)
+    for standing in stand_all([*findings, *added]):
+        was = stood.get(standing.counts.case_id)
         if grown is None or not _is_plain(standing) or standing.counts.device_class != cell.device_class:
             return None
         if was is None:
@@ -73,12 +82,12 @@ def _is_plain(standing: Standing) -> bool:
     """PASS without a word, or SKIP; and nothing else was ever seen of the case that would show."""
     counts = standing.counts
     silent = counts.verdict is Verdict.SKIP or (counts.verdict is Verdict.PASS and not counts.reason)
-    return silent and standing.trouble is None and not standing.flaky
+    return silent and standing.trouble is None and not standing.flaky and not counts.suspect
 
 
 def _says_the_same(was: Standing, now: Standing) -> bool:
     """Whether a case adds to its cell what it added before, but for the time."""
-    if was.trouble or was.flaky or was.counts.verdict is not now.counts.verdict:
+    if was.trouble or was.flaky or was.counts.suspect or was.counts.verdict is not now.counts.verdict:
         return False
     if now.counts.verdict is Verdict.SKIP:
         return True

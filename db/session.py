@@ -34,6 +34,10 @@ DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 BUSY_TIMEOUT_MS = 5_000  # one wait inside SQLite; it may come back early, so writing() asks again
 PAUSE_S = 0.01  # between two asks, where SQLite doesn't wait by itself
 GIVE_UP_S = 120.0
+CACHE_KIB = 32_768  # of SQLite's pages per connection: the upper levels of the indexes of a million rows
+CHECKPOINT_PAGES = (
+    4_000  # SQLite's log is 16 MB before it is copied into the file, which takes syncs of its own
+)
 CONNECT_S = 10  # for a server to answer, unless the address says how long
 LOCK_KEY = 0x6B66  # any constant: PostgreSQL's advisory lock that stands for SQLite's single writer
 
@@ -256,6 +260,8 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+    connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

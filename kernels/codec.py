@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 LATER = "later"  # marks such a field
 
+CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 PLAIN = {str, int, bool, type(None)}  # types that are their own JSON
 NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -254,7 +255,7 @@ def _tagged_members(hint: Any) -> dict[str, type]:
 
 def canonical(value: Any) -> str:
     """The one JSON text of a value: sorted keys, no spaces, ASCII, no NaN."""
-    return json.dumps(encode(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return CANONICAL.encode(encode(value))
 
 
 def digest(value: Any) -> str:

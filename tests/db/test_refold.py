@@ -89,18 +89,12 @@ def test_lines_that_say_nothing_new_need_no_fold(farm: Farm, monkeypatch: pytest
         assert capability.rebuilt(s) == {cell.key: cell}
 
 
-NEW = "new"
-
-
 def grown(cell: list[Finding], *new: Finding) -> Capability | None:
     """A cell of these lines with one more."""
     was = fold(cell)
     assert was is not None
-    more = [replace(one, evidence_id=f"{NEW}{place}") for place, one in enumerate(new)]
-    ids = {one.case_id for one in more}
-    found = grow(
-        was, [one for one in (*cell, *more) if one.case_id in ids], {one.evidence_id for one in more}
-    )
+    more = [replace(one, evidence_id=f"new-{place}") for place, one in enumerate(new)]
+    found = grow(was, cell, more)
     assert found is None or found == fold([*cell, *more])
     return found
 
@@ -137,6 +131,8 @@ def test_a_pass_more_is_told_without_the_others(new: Finding) -> None:
         ([PASSED], replace(PASSED, finished_us=9, positions=11)),
         ([PASSED], passed("b", reason="a word")),
         ([PASSED], passed("b", device_class="another")),
+        ([PASSED], passed("b", suspect=True)),
+        ([passed("a", suspect=True)], passed("a", finished_us=9)),
         ([finding(Verdict.FAIL, "a")], passed("b")),
         ([finding(Verdict.SKIP, "a")], passed("b")),
         ([passed("a", twin_agrees=None)], passed("b")),
