@@ -196,7 +196,7 @@ attempt = Table(
     Column("reason", Text, nullable=False),
     Column("leased_us", BigInteger, nullable=False),
     Column("started_us", BigInteger),
-    Column("ended_us", BigInteger),
+    Column("ended_us", BigInteger, index=True),
     _one_of("state", "leased", "started", "done", "returned", "MISS"),
 )
 LIVE = "attempt.state IN ('leased', 'started')"  # written out: a parameter would hide it from the index below

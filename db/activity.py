@@ -1,0 +1,69 @@
+"""What is going on: what boards hold at this moment, and what they have just ended.
+
+held(s) -> tuple[Held, ...]                     # live attempts, the longest first
+ended(s, since_us) -> tuple[Ended, ...]         # attempts that brought a line, by campaign and board
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from db.cases import case_of
+from db.session import Session
+from db.tables import LIVE, attempt, cases, job
+from kernels.model import Case
+
+
+@dataclass(frozen=True)
+class Held:
+    """A job that a board's worker holds."""
+
+    campaign_id: int
+    job_id: int
+    device: str  # slug
+    backend: str
+    case: Case
+    leased_us: int
+    started_us: int | None  # None where it waits for its turn
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How many attempts at a campaign's jobs a board ended, and when the first and the last of them."""
+
+    campaign_id: int
+    device: str
+    attempts: int
+    first_us: int
+    last_us: int
+
+
+def held(s: Session, most: int = 1000) -> tuple[Held, ...]:
+    """What is leased or started now; those that run come first, the longest of them at the top."""
+    query = (
+        sa.select(
+            job.c.campaign_id, job.c.id, attempt.c.device, job.c.backend, cases.c.case_json,
+            attempt.c.leased_us, attempt.c.started_us,
+        )
+        .join_from(attempt, job)
+        .join(cases, cases.c.case_id == job.c.case_id)
+        .where(sa.text(LIVE))
+        .order_by(attempt.c.started_us.is_(None), attempt.c.started_us, attempt.c.leased_us, job.c.id)
+        .limit(most)
+    )  # fmt: skip
+    return tuple(Held(*row[:4], case_of(row[4]), *row[5:]) for row in s.execute(query))
+
+
+def ended(s: Session, since_us: int) -> tuple[Ended, ...]:
+    """Attempts that ended with a line since then."""
+    when = attempt.c.ended_us
+    query = (
+        sa.select(job.c.campaign_id, attempt.c.device, sa.func.count(), sa.func.min(when), sa.func.max(when))
+        .join_from(attempt, job)
+        .where(when >= since_us, attempt.c.state == "done")
+        .group_by(job.c.campaign_id, attempt.c.device)
+        .order_by(job.c.campaign_id, attempt.c.device)
+    )
+    return tuple(Ended(*row) for row in s.execute(query))

@@ -1,0 +1,36 @@
+"""What boards hold and what they have ended, over a queue that stands still."""
+
+from __future__ import annotations
+
+from db import activity
+from kernels.model import Verdict
+from tests.db.making import BOARD, Farm, answer, case
+
+
+def test_what_is_held_is_listed_with_its_case_and_what_runs_comes_first(farm: Farm) -> None:
+    farm.submit([case(rows) for rows in range(1, 5)])
+    _first, second, third = farm.lease(3)
+    farm.start([second])
+    with farm.database.reading() as s:
+        found = activity.held(s)
+    assert [(one.job_id, one.started_us is not None) for one in found][:1] == [(second.job_id, True)]
+    assert len(found) == 3
+    assert {one.device for one in found} == {BOARD.slug}
+    assert {one.case for one in found if one.job_id == third.job_id} == {third.case}
+
+
+def test_what_ended_is_counted_by_campaign_and_board_since_a_moment(farm: Farm) -> None:
+    farm.submit([case(rows) for rows in range(1, 5)])
+    first, second, third, _ = farm.lease(4)
+    farm.complete(answer(first), answer(second, Verdict.FAIL))
+    farm.lose([third])
+    with farm.database.reading() as s:
+        (found,) = activity.ended(s, 0)
+        assert activity.ended(s, found.last_us + 1) == ()
+    assert (found.campaign_id, found.device, found.attempts) == (1, BOARD.slug, 2)  # the lost one has no line
+    assert found.first_us <= found.last_us
+
+
+def test_a_farm_at_rest_holds_and_ends_nothing(farm: Farm) -> None:
+    with farm.database.reading() as s:
+        assert activity.held(s) == activity.ended(s, 0) == ()
