@@ -2,6 +2,7 @@
 
 held(s) -> tuple[Held, ...]                     # live attempts, the longest first
 ended(s, since_us) -> tuple[Ended, ...]         # attempts that brought a line, by campaign and board
+cells_version(s) · work_version(s)              # differ after every change of what is known, of what goes on
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import sqlalchemy as sa
 
 from db.cases import case_of
 from db.session import Session
-from db.tables import LIVE, attempt, cases, job
+from db.tables import LIVE, attempt, bug, campaign, capability, cases, device, exam, job, pack
 from kernels.model import Case
+
+Version = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,33 @@ def ended(s: Session, since_us: int) -> tuple[Ended, ...]:
         .order_by(job.c.campaign_id, attempt.c.device)
     )
     return tuple(Ended(*row) for row in s.execute(query))
+
+
+def cells_version(s: Session) -> Version:
+    """Differs after every change that a matrix shows: cells, boards, those set aside, catalogs, bugs."""
+    count, newest = sa.func.count, sa.func.max
+    asked = (
+        (count(), newest(capability.c.last_run_us), sa.func.sum(capability.c.cases),
+         sa.func.sum(capability.c.positions)),
+        (count(), newest(device.c.last_seen_us)),
+        (count(exam.c.aside_us), newest(exam.c.aside_us)),
+        (count(), newest(pack.c.stored_us)),
+        (count(), newest(bug.c.id)),
+    )  # fmt: skip
+    tables = (capability, device, exam, pack, bug)
+    found: list[object] = []
+    for columns, table in zip(asked, tables, strict=True):
+        found += s.execute(sa.select(*columns).select_from(table)).one()
+    return tuple(found)
+
+
+def work_version(s: Session) -> Version:
+    """Differs after every step of a campaign."""
+    states = sa.select(job.c.state, job.c.verdict, sa.func.count())
+    states = states.join(campaign, campaign.c.id == job.c.campaign_id).where(campaign.c.closed_us.is_(None))
+    states = states.group_by(job.c.state, job.c.verdict).order_by(job.c.state, job.c.verdict)
+    live = sa.select(sa.func.count(), sa.func.count(attempt.c.started_us)).where(sa.text(LIVE))
+    marks = (sa.func.count(campaign.c[name]) for name in ("id", "closed_us", "paused_us", "cancelled_us"))
+    boards = sa.select(sa.func.count(), sa.func.max(device.c.first_seen_us))
+    rows = (s.execute(query).one() for query in (live, sa.select(*marks), boards))
+    return (*map(tuple, s.execute(states).all()), *(value for row in rows for value in row))

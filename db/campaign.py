@@ -1,7 +1,7 @@
 """Campaigns: what was asked for, how far it is, and whether it goes on.
 
 id = create(s, selection=…, rule=…, planned=…, targets=…, now_us=…)    # one job per case and target
-campaigns(s) · open_campaigns(s) · campaign_row(s, id)      # CampaignRow, with counts by state and verdict
+campaigns(s) · newest(s, n) · open_campaigns(s) · campaign_row(s, id)  # CampaignRow, with counts
 put_first(s, id) · pause(s, id, now_us) · unpause(s, id) · cancel(s, id, now_us)
 close_finished(s, now_us) -> ids      # closed when every job has its verdict, never reopened
 """
@@ -101,6 +101,14 @@ def campaigns(s: Session) -> tuple[CampaignRow, ...]:
 def open_campaigns(s: Session) -> tuple[CampaignRow, ...]:
     """Campaigns that still owe a verdict, newest first: those that `farm resume` can go on with."""
     return _campaigns(s, campaign.c.closed_us.is_(None))
+
+
+def newest(s: Session, closed: int) -> tuple[tuple[CampaignRow, ...], int]:
+    """Every open campaign and the newest closed ones, newest first; and how many more there are."""
+    last = sa.select(campaign.c.id).where(campaign.c.closed_us.is_not(None))
+    last = last.order_by(campaign.c.id.desc()).limit(closed)
+    rows = _campaigns(s, sa.or_(campaign.c.closed_us.is_(None), campaign.c.id.in_(last)))
+    return rows, s.execute(sa.select(sa.func.count()).select_from(campaign)).scalar_one() - len(rows)
 
 
 def newest_open(s: Session) -> int:

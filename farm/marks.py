@@ -28,6 +28,9 @@ LEGEND: tuple[tuple[str, str, str], ...] = (
     (NEVER_RUN, "never run here: nothing is known", "whoever has the device"),
 )
 
+# One letter a verdict, where there is no room for more.
+LETTERS = {verdict: verdict.value[0] for verdict in Verdict}
+
 FLAGS: dict[str, tuple[str, str]] = {  # flag -> (sign in narrow tables, meaning)
     "stale": ("~", "the source has changed since; the verdict is about the old one"),
     "flaky": ("!", "the same source passed and was bad at the same case"),

@@ -23,13 +23,14 @@ from farm.records import campaign_record, device_record
 from farm.terminal import campaign_line, console, duration, matrix_parts, shown
 from farm.terminal import table as new_table
 from farm.uses import Coverage, coverage
-from kernels.errors import FarmError
+from kernels.errors import FarmError, UsageError
 
 NEWEST = 8  # campaigns shown; --json has all
 
 
 @click.command(short_help=__doc__)
 @click.option("--device", "glob", metavar="GLOB", help="Only what matches in class, board name or UUID.")
+@click.option("--watch", is_flag=True, help="Show what is going on, again and again, until Ctrl-C.")
 @click.option("--web", is_flag=True, help="Serve the dashboard to browsers until Ctrl-C.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="With --web: the address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8600, show_default=True, help="0: any.")
@@ -37,13 +38,20 @@ NEWEST = 8  # campaigns shown; --json has all
 @click.option("--key", type=options.FILE, default="", help="With --web: PEM private key.")
 @options.as_json
 @options.database
-def status(glob: str | None, web: bool, as_json: bool, url: str, **place: Any) -> None:
+def status(glob: str | None, watch: bool, web: bool, as_json: bool, url: str, **place: Any) -> None:
     """Shows campaigns, devices and the matrix.
 
     A cell without a verdict was never run: its mark says so and the legend says who acts.
     """
+    if watch + web + as_json > 1:
+        raise UsageError("--watch, --web and --json exclude one another")
     if web:
         serve_web(url, **place)
+        return
+    if watch:
+        from farm.watch import Watch  # late: a single look does without it
+
+        Watch(open_existing(url), console(), glob).run()
         return
     now_us = time.time_ns() // 1000
     database = open_existing(url)

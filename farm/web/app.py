@@ -16,12 +16,13 @@ from fastapi.staticfiles import StaticFiles
 from markupsafe import Markup
 from starlette.middleware.gzip import GZipMiddleware
 
+from db.activity import work_version
 from db.session import Database
 from farm import exports, own, steering
+from farm.held import Holder
 from farm.marks import timestamp
 from farm.web import data, grid
 from farm.web.data import Reader
-from farm.web.held import Holder, activity_of
 from farm.web.pages import Page, pages
 from farm.web.query import KEYS
 from farm.web.security import COOKIE, Door, Forbidden, guard
@@ -178,7 +179,7 @@ def _actions(app: FastAPI, database: Database, door: Door, page: Page) -> None:
 def _events(app: FastAPI, database: Database, reader: Reader) -> None:
     def version() -> object:
         with database.reading() as s:
-            return activity_of(s)
+            return work_version(s)
 
     @app.get("/events", include_in_schema=False)
     async def events(request: Request) -> Response:

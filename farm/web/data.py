@@ -15,10 +15,10 @@ from db.session import Database, Session
 from farm import dossier, user_catalog
 from farm.cell_name import find_cells
 from farm.exports import record
+from farm.held import Holder
 from farm.marks import LEGEND, NEVER_RUN, narrow_mark, timestamp
 from farm.matrix import Cell, Matrix, Row
 from farm.records import campaign_record, device_record
-from farm.web.held import Holder
 from farm.web.query import Query, parse
 from kernels.errors import UnknownName
 from kernels.model import Case, Verdict

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from db import activity
+from db import activity, bug, campaign, trust
 from kernels.model import Verdict
 from tests.db.making import BOARD, Farm, answer, case
+from tests.db.test_bug import CELL
 
 
 def test_what_is_held_is_listed_with_its_case_and_what_runs_comes_first(farm: Farm) -> None:
@@ -34,3 +35,50 @@ def test_what_ended_is_counted_by_campaign_and_board_since_a_moment(farm: Farm) 
 def test_a_farm_at_rest_holds_and_ends_nothing(farm: Farm) -> None:
     with farm.database.reading() as s:
         assert activity.held(s) == activity.ended(s, 0) == ()
+
+
+def test_every_step_of_a_campaign_is_another_version_of_the_work(farm: Farm) -> None:
+    seen = []
+
+    def look() -> None:
+        with farm.database.reading() as s:
+            assert activity.work_version(s) == activity.work_version(s)
+            seen.append(activity.work_version(s))
+
+    look()
+    farm.submit([case(1), case(2)])
+    look()
+    first, second = farm.lease()
+    look()
+    farm.start([first])
+    look()
+    farm.complete(answer(first))
+    look()
+    with farm.database.writing() as s:
+        campaign.pause(s, 1, 9)
+    look()
+    farm.complete(answer(second))
+    look()
+    assert len(set(seen)) == len(seen) == 7
+
+
+def test_every_change_of_what_a_matrix_shows_is_another_version_of_the_cells(farm: Farm) -> None:
+    seen = []
+
+    def look() -> None:
+        with farm.database.reading() as s:
+            seen.append(activity.cells_version(s))
+
+    look()
+    farm.submit([case(1)])
+    look()  # a campaign alone changes no cell
+    farm.complete(answer(*farm.lease()))
+    look()
+    with farm.database.writing() as s:
+        bug.link(s, CELL, "https://bugs.example/1", 1)
+    look()
+    with farm.database.writing() as s:
+        trust.set_aside(s, BOARD.slug, "it lies", 50)
+    look()
+    assert seen[0] == seen[1]
+    assert len(set(seen)) == 4
