@@ -59,7 +59,11 @@ def test_text_defines_the_entry_that_the_plan_launches(make: Any, kernel_id: str
     assert "#include" not in text
 
 
-@pytest.mark.parametrize(("kernel_id", "kind"), CELLS)
+# A kernel with a limit of its own sums in fewer bits than float32; its own tests hold it to that.
+IN_FLOAT32 = [cell for cell in CELLS if type(registry.launch_kernel(cell[0])).held_to is LaunchKernel.held_to]
+
+
+@pytest.mark.parametrize(("kernel_id", "kind"), IN_FLOAT32)
 @pytest.mark.parametrize("family", ["ordinary", "cancelling"])
 def test_twin_is_inside_the_proven_bound(make: Any, ran: Any, kernel_id: str, kind: str, family: str) -> None:
     done = ran(make(kernel_id, kind, f"5x{cols(kind, 259)}", family))
