@@ -26,7 +26,13 @@ MOST = 6  # names that a line of the table lists
 @click.option("--kind", "kinds", multiple=True, help="Only these kinds.")
 @click.option("--op", "ops", multiple=True, help="Only these ops.")
 @click.option("--kernel", "kernels", multiple=True, help="OP/NAME, or NAME for every op that has it.")
-@click.option("--tier", "tiers", multiple=True, type=click.Choice(list(Tier)), help="quick unless named.")
+@click.option(
+    "--tier",
+    "tiers",
+    multiple=True,
+    type=click.Choice([tier.value for tier in Tier]),
+    help="quick unless named.",
+)
 @options.database
 @options.as_json
 def coverage(url: str, as_json: bool, **chosen: tuple[str, ...]) -> int:

@@ -12,6 +12,7 @@ from farm.coverage import cover
 from kernels import catalog
 from kernels.catalog import Planned, Selection
 from kernels.families import FAMILIES
+from kernels.tiers import Tier
 from tests.farm.lines import case_of, database_with, line_of
 
 HOST = ("cpu-x86_64", "host")
@@ -43,6 +44,26 @@ def test_the_command_counts_and_says_what_to_submit(tmp_path: Path) -> None:
     line = "farm submit --kernel matvec/block --kind Q4_0 --backend host --device cpu-x86_64"
     assert f"{line}   # {len(rest)} cases more" in text
     assert "matvec/block: shapes on no device: " in text
+
+
+def test_a_tier_that_is_named_is_the_one_that_is_counted(tmp_path: Path) -> None:
+    url = database_with(tmp_path, [])
+    words = [
+        "coverage",
+        "--db",
+        url,
+        "--kernel",
+        "matvec/block",
+        "--kind",
+        "Q4_0",
+        "--tier",
+        "full",
+        "--json",
+    ]
+    (one,) = json.loads(CliRunner().invoke(main, words).stdout)["kernels"]
+    wanted = catalog.expand(Selection(kernels=("matvec/block",), kinds=("Q4_0",), tiers=(Tier.FULL,)))
+    assert one["cases"] == len(wanted) > 100
+    assert (one["reached"], one["kinds_on_no_device"]) == ({}, ["Q4_0"])
 
 
 def test_unknown_names_list_what_there_is(tmp_path: Path) -> None:
