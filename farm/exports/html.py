@@ -13,7 +13,11 @@ from farm.matrix import Cell, Column, Matrix
 from farm.web.grid import LETTERS, RUNG_LETTERS, table
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-PAPER = "#matrix sup { font-weight: 400; } #matrix td { cursor: auto; } .wide { max-height: none; }"
+# A cell that was cut is empty and stays blank; one that nobody ran has its mark written out.
+PAPER = (
+    "#matrix sup { font-weight: 400; } #matrix td { cursor: auto; } .wide { max-height: none; } "
+    "#matrix td:empty::before { content: none; }"
+)
 
 
 def render(matrix: Matrix) -> str:
@@ -44,7 +48,8 @@ def _text(text: str) -> str:
 
 def _note(cell: Cell, notes: dict[str, int]) -> str:
     number = notes.get(footing.refusal(cell))
-    return f'<sup><a href="#n{number}">{number}</a></sup>' if number else ""
+    never = NEVER_RUN if cell.verdict is None and not cell.rungs else ""
+    return never + (f'<sup><a href="#n{number}">{number}</a></sup>' if number else "")
 
 
 def _refusals(notes: dict[str, int]) -> str:
@@ -60,6 +65,7 @@ def _legend() -> str:
     rows.append(
         (f"{NEVER_RUN} in small letters", f"never run here; rungs known without the device: {rungs}", "")
     )
+    rows.append(("", footing.BLANK.partition(": ")[2], ""))
     lines = "".join(f"<tr><td>{'<td>'.join(map(_text, row))}" for row in rows)
     shade = "The darker a pass, the nearer its worst element came to its limit; bold: the twin's own bits."
     return f"<h2>Legend</h2><table><tbody>{lines}</table><p>{shade}</p>"

@@ -17,9 +17,10 @@ import pytest
 from db.sabotage import Score
 from farm import exports
 from farm.matrix import Matrix, Row, Sabotaged
+from farm.narrow import Words, narrow
 from kernels.errors import UnknownName
 from kernels.model import Device, Verdict
-from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, CPU_2, H200, RTX_3060, capability, matrix_of
+from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, CPU_2, H200, NOW_US, RTX_3060, capability, matrix_of
 
 KEYS = [
     "device_class", "device", "backend", "op", "kernel", "kind", "build", "verdict", "flags", "rungs",
@@ -112,6 +113,7 @@ def test_csv_and_json_say_the_same_of_every_cell() -> None:
         assert json.loads(line["bit_exact"] or "null") == cell["bit_exact"]
 
 
+CPU_X = Device("cpu-arm-xxxx", "cpu-zarm", "Other CPU", "89")
 HOSTILE = "=cmd|' /C calc'!A1, \"x\"\n<script>|*b*[l](u)`"
 
 
@@ -324,3 +326,20 @@ def test_ops_csv_keeps_a_hostile_name_on_one_line() -> None:
     (line,) = ops_lines(hostile())
     assert line["backend_name"].startswith("'=cmd|")
     assert render("ops-csv", hostile()).count("\n") == 2
+
+
+def test_a_cell_that_was_cut_is_blank_and_never_marked_as_never_run() -> None:
+    other = Row("matvec", "other", "Q4_0", "exact")
+    found = [capability(last_run_us=NOW_US), capability(row=other, device=CPU_X, last_run_us=NOW_US)]
+    whole = matrix_of(found, rows=[BLOCK, other], devices=[CPU, CPU_X])
+    cut = narrow(whole, Words(since="1d"))
+    marked = [render("html", one).partition("</table>")[0].count("<td>·") for one in (whole, cut)]
+    assert marked == [2, 0]
+    assert {group[2].text for group in svg_of(cut).iter("{http://www.w3.org/2000/svg}g")} == {"P"}
+    assert row_of(render("md", cut).partition("## Legend")[0], "matvec/other") == [
+        "matvec/other",
+        "Q4_0",
+        "",
+        "PASS",
+    ]
+    assert "blank: not part of this table" in render("md", cut)
