@@ -24,6 +24,7 @@ from kernels.model import Rule, Verdict
 
 # Of a job without a verdict; named one by one, since an index has no place for "not done".
 OPEN_STATES = ("waiting", "leased")
+FEW = 100  # campaigns whose jobs are looked up one campaign at a time
 
 
 @dataclass(frozen=True)
@@ -209,17 +210,15 @@ def _planned_row(item: PlannedCase, campaign_id: int, position: int) -> dict[str
 
 
 def _campaigns(s: Session, where: sa.ColumnElement[bool]) -> tuple[CampaignRow, ...]:
-    counts = (
-        sa.select(job.c.campaign_id, job.c.state, job.c.verdict, sa.func.count())
-        .join(campaign, campaign.c.id == job.c.campaign_id)
-        .where(where)
-        .group_by(job.c.campaign_id, job.c.state, job.c.verdict)
-    )
+    rows = s.execute(sa.select(campaign).where(where).order_by(campaign.c.id.desc())).all()
+    groups = (job.c.campaign_id, job.c.state, job.c.verdict)
+    counts = sa.select(*groups, sa.func.count()).group_by(*groups)
+    if len(rows) <= FEW:  # else nearly all: they are counted in one go over the index
+        counts = counts.where(job.c.campaign_id.in_([row.id for row in rows]))
     states: Counter[tuple[int, str]] = Counter()
     verdicts: Counter[tuple[int, str]] = Counter()
     for campaign_id, state, verdict, count in s.execute(counts):
         (verdicts if verdict else states)[campaign_id, verdict or state] += count
-    rows = s.execute(sa.select(campaign).where(where).order_by(campaign.c.id.desc()))
     return tuple(_campaign_row(row, states, verdicts) for row in rows)
 
 

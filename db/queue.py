@@ -43,6 +43,7 @@ def _waiting(*where: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
     return sa.select(sa.func.count()).select_from(some.correlate(target).subquery()).scalar_subquery()
 
 
+opened = campaign.alias("opened")
 OPEN_TARGETS = (
     sa.select(
         target,
@@ -54,7 +55,8 @@ OPEN_TARGETS = (
     )
     .join(campaign, campaign.c.id == target.c.campaign_id)
     .where(
-        campaign.c.closed_us.is_(None),
+        # From the open campaigns to their targets, not the other way round: most targets are of closed ones.
+        target.c.campaign_id.in_(sa.select(opened.c.id).where(opened.c.closed_us.is_(None))),
         campaign.c.paused_us.is_(None),
         target.c.device_class == sa.bindparam("device_class"),
         target.c.backend.in_(sa.bindparam("backends", expanding=True)),

@@ -107,6 +107,10 @@ campaign = Table(
     Column("pack", String(64), nullable=False, server_default=""),  # of its kernels; empty: the farm's own
 )
 
+# Most campaigns of a farm are closed; what is leased and closed looks at the others.
+OPEN = "closed_us IS NULL"
+Index("ix_campaign_open", campaign.c.id, sqlite_where=text(OPEN), postgresql_where=text(OPEN))
+
 planned = Table(
     "planned",
     metadata,
