@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from db.sabotage import Score
 from kernels import catalog, equivalents, mutants, registry, source
+from kernels.catalog import Selection
+from kernels.declared.catalog import Catalog
 from kernels.equivalents import Equivalent, changed_line
 from kernels.errors import UsageError
 from kernels.model import Build
 from kernels.mutants import Mutant
+from workers import packs
 from workers.sabotage import Fate, Job, Judgement, Report
 
 MOST_EQUIVALENT = 0.10  # of a kernel's compiled mutants; more would be an excuse
@@ -22,9 +26,10 @@ class Survivor:
     """A mutant that every rule let pass, as a diff of one line."""
 
     mutant: str
-    line: int  # of the text that `farm kernels --text` prints
+    line: int  # of the file, or else of the text that `farm kernels --text` prints
     was: str
     now: str
+    file: str = ""  # of a user's catalog
 
 
 @dataclass
@@ -57,6 +62,35 @@ def label(job: Job) -> str:
     return f"{job.kernel} {job.kind or catalog.NO_KIND}"
 
 
+def catalog_jobs(found: Catalog, names: Sequence[str], kinds: Sequence[str]) -> list[Job]:
+    """The kernels of a user's catalog, all unless some are named; UsageError where one has no text here."""
+    wanted = {label for name in kinds for label in _kind_names(name)}
+    folder = packs.store()
+    packs.keep(found.pack, folder)
+    chosen = [
+        Job(kernel_id, kind, pack=found.pack.address, packs=str(folder))
+        for kernel_id in found.selected(Selection(kernels=tuple(names))).kernels
+        for kind in found.kernels[kernel_id].declaration.kinds or ("",)
+        if not wanted or kind in wanted
+    ]
+    if not chosen:
+        raise UsageError(f"no kernel named is declared for {', '.join(kinds)}")
+    for job in chosen:
+        if binary := found.kernels[job.kernel].cubins(job.kind):
+            raise UsageError(f"{label(job)} launches {binary[0]}, which no host runs; name the other kernels")
+    return chosen
+
+
+def argued(found: Catalog, path: Path) -> tuple[Equivalent, ...]:
+    """What the file beside a user's catalog argues; UsageError for a kernel that the catalog hasn't."""
+    entries = equivalents.read(path)
+    for number, name in ((n, name) for n, entry in enumerate(entries, start=1) for name in entry.kernels):
+        if name not in found.kernels:
+            there = ", ".join(found.kernels)
+            raise UsageError(f"{path}: entry {number} is about {name}, the catalog has {there}")
+    return entries
+
+
 def jobs(names: Sequence[str], every: bool, kinds: Sequence[str]) -> list[Job]:
     """The texts that a command line names; UsageError where it names none, or a kernel without one."""
     if bool(names) == every:
@@ -86,15 +120,18 @@ def outcome(tally: Tally, now_us: int, entries: Sequence[Equivalent] | None = No
     """The score of a finished job; entries of the equivalents are the catalog's unless given."""
     job, report = tally.job, tally.report
     assert report is not None  # its job is finished
-    text, made = source.text(job.kernel, job.kind), mutants.mutants(job.kernel, job.kind)
+    made = mutants.mutants(job.kernel, job.kind)
+    texts = {unit: source.text(job.kernel, job.kind, unit) for unit in {mutant.unit for mutant in made}}
     known = equivalents.equivalents() if entries is None else entries
     mine = [entry for entry in known if entry.is_about(job.kernel, job.kind)]
     alive = {j.mutant for j in tally.judgements if j.fate is Fate.SURVIVED}
     argued = alive & {entry.mutant for entry in mine}
     counts = Counter(j.fate for j in tally.judgements)
     compiled = len(tally.judgements) - counts[Fate.COMPILE]
-    survivors = tuple(_survivor(text, mutant) for mutant in made if mutant.name in alive - argued)
-    faults = equivalents.faults(mine, text, made, alive) if not report.failure else []
+    survivors = tuple(
+        _survivor(texts[mutant.unit], mutant) for mutant in made if mutant.name in alive - argued
+    )
+    faults = equivalents.faults(mine, texts, made, alive) if not report.failure else []
     faults += _excess(len(argued), compiled)
     score = Score(
         kernel=job.kernel,
@@ -121,5 +158,6 @@ def _excess(argued: int, compiled: int) -> list[str]:
 
 
 def _survivor(text: str, mutant: Mutant) -> Survivor:
-    was = text.splitlines()[mutant.line - 1].strip()
-    return Survivor(mutant.name, mutant.line, was, changed_line(text, mutant))
+    was, now = text.splitlines()[mutant.line - 1].strip(), changed_line(text, mutant)
+    file, line = source.place(text, mutant.line) if mutant.unit else ("", mutant.line)
+    return Survivor(mutant.name, line, was, now, file)

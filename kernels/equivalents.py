@@ -7,12 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from kernels.errors import FarmError
 from kernels.mutants import Mutant
 
-FILE = "kernels/equivalents.toml"
+NAME = "equivalents.toml"  # in a user's catalog too, beside the declarations
+FILE = f"kernels/{NAME}"
 EVERY = "*"
 FIELDS = ("kernels", "kinds", "mutant", "now", "why")
 
@@ -34,24 +36,43 @@ class Equivalent:
 @cache
 def equivalents() -> tuple[Equivalent, ...]:
     """The catalog's entries; FarmError in one line where the file isn't as it should be."""
-    return parse((files("kernels") / "equivalents.toml").read_text(encoding="utf8"))
+    return parse((files("kernels") / NAME).read_text(encoding="utf8"))
 
 
-def parse(text: str) -> tuple[Equivalent, ...]:
+def read(path: Path) -> tuple[Equivalent, ...]:
+    """The entries of a file beside a user's catalog; none where it isn't there."""
     try:
-        listed = tomllib.loads(text).get("equivalent", [])
+        return parse(path.read_text(encoding="utf8"), str(path)) if path.exists() else ()
+    except UnicodeDecodeError as error:
+        raise FarmError(f"{path}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
+
+
+def parse(text: str, file: str = FILE) -> tuple[Equivalent, ...]:
+    try:
+        found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise FarmError(f"{FILE} is no TOML: {error}") from None
-    return tuple(_entry(number, entry) for number, entry in enumerate(listed, start=1))
+        raise FarmError(f"{file} is no TOML: {error}") from None
+    listed = found.get("equivalent", [])
+    if set(found) - {"equivalent"} or not _are(listed, dict):
+        raise FarmError(f"{file}: want [[equivalent]] and nothing else, got {', '.join(found)}")
+    return tuple(_entry(f"{file}: entry {number}", entry) for number, entry in enumerate(listed, start=1))
 
 
-def _entry(number: int, entry: Mapping[str, Any]) -> Equivalent:
+def _entry(where: str, entry: Mapping[str, Any]) -> Equivalent:
     if sorted(entry) != sorted(FIELDS):
-        raise FarmError(f"{FILE}: entry {number} has {', '.join(entry)}; want {', '.join(FIELDS)}")
+        raise FarmError(f"{where} has {', '.join(entry)}; want {', '.join(FIELDS)}")
+    for name in ("kernels", "kinds"):
+        if not _are(entry[name], str):
+            raise FarmError(f"{where} has {name} = {entry[name]!r}; want a list of texts")
     texts = {name: str(entry[name]).strip() for name in ("mutant", "now", "why")}
     if missing := [name for name, value in texts.items() if not value]:
-        raise FarmError(f"{FILE}: entry {number} has an empty {missing[0]}; every entry gives its argument")
+        raise FarmError(f"{where} has an empty {missing[0]}; every entry gives its argument")
     return Equivalent(tuple(entry["kernels"]), tuple(entry["kinds"]), **texts)
+
+
+def _are(items: Any, kind: type) -> bool:
+    """Whether it is a list of such items."""
+    return isinstance(items, list) and all(isinstance(item, kind) for item in items)
 
 
 def changed_line(text: str, mutant: Mutant) -> str:
@@ -60,16 +81,19 @@ def changed_line(text: str, mutant: Mutant) -> str:
 
 
 def faults(
-    entries: Sequence[Equivalent], text: str, mutants: Sequence[Mutant], alive: Collection[str]
+    entries: Sequence[Equivalent],
+    texts: Mapping[str, str],
+    mutants: Sequence[Mutant],
+    alive: Collection[str],
 ) -> list[str]:
-    """Why entries about a text don't apply any more: no such mutant, another change, or a dead one."""
+    """Why entries about texts, by unit, don't apply any more: no such mutant, another change, a dead one."""
     by_name = {mutant.name: mutant for mutant in mutants}
     lines = []
     for entry in entries:
         mutant = by_name.get(entry.mutant)
         if mutant is None:
             lines.append(f"{entry.mutant}: there is no such mutant any more")
-        elif (now := changed_line(text, mutant)) != entry.now:
+        elif (now := changed_line(texts[mutant.unit], mutant)) != entry.now:
             lines.append(f"{entry.mutant}: its line is now {now!r}, the entry argues about {entry.now!r}")
         elif entry.mutant not in alive:
             lines.append(f"{entry.mutant}: a rule kills it now, so it isn't equivalent")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from kernels import registry, source
 from kernels.ctext import LEVELS, Part, Unit, read
+from kernels.op import SelfContained
 
 ENTRY = "ENTRY"  # what every text calls its kernel
 LONG_TABLE = 200  # tokens, commas among them: a codebook or the patterns of its signs
@@ -24,6 +25,9 @@ class Mutant:
     start: int
     old: str
     new: str
+    unit: str = (
+        ""  # file of a catalog whose text, with what it includes, is changed; empty for the farm's own
+    )
 
     def apply(self, text: str) -> str:
         return text[: self.start] + self.new + text[self.start + len(self.old) :]
@@ -37,8 +41,10 @@ def mutants(kernel_id: str, kind_name: str) -> tuple[Mutant, ...]:
     """The mutants of a kernel's text for a kind, in the order of the text.
 
     A helper of the prelude and a long table belong to the first kernel and kind that reach them, so that each
-    counts once.
+    counts once. A catalog's kernel has those of each of its files, with all that they include.
     """
+    if own := registry.self_contained(kernel_id):
+        return _of_units(own, kind_name)
     text = source.text(kernel_id, kind_name)
     owners = shared_owners()
     elsewhere = {
@@ -47,6 +53,17 @@ def mutants(kernel_id: str, kind_name: str) -> tuple[Mutant, ...]:
         if owners.get(code, (kernel_id, kind_name)) != (kernel_id, kind_name)
     }
     return of_text(text, leave_out=elsewhere)
+
+
+def _of_units(kernel: SelfContained, kind_name: str) -> tuple[Mutant, ...]:
+    units = kernel.entries(kind_name)
+    found = []
+    for file, symbols in units.items():
+        roots = [symbol.partition("<")[0].rpartition("::")[2] for symbol in symbols]
+        made = of_text(kernel.text(kind_name, file), roots=roots)
+        front = f"{file}:" if len(units) > 1 else ""
+        found += [replace(one, unit=file, name=front + one.name) for one in made]
+    return tuple(found)
 
 
 @cache
@@ -84,12 +101,12 @@ def texts() -> list[tuple[str, str]]:
     ]
 
 
-def of_text(text: str, leave_out: Iterable[str] = ()) -> tuple[Mutant, ...]:
-    """The mutants of what ENTRY reaches in a text, apart from the functions named; no two texts are equal."""
+def of_text(text: str, leave_out: Iterable[str] = (), roots: Iterable[str] = (ENTRY,)) -> tuple[Mutant, ...]:
+    """The mutants of what the roots reach in a text, without the functions named; no two texts are equal."""
     unit, left_out = read(text), set(leave_out)
     words = tuple(token.text for token in unit.tokens)
     seen, found = {hash(words)}, []  # hashes: a long table's mutants would be as many copies of it
-    for part in unit.reached(ENTRY):
+    for part in unit.reached(*roots):
         if part.name in left_out:
             continue
         for i in range(part.first, part.last):
@@ -247,8 +264,13 @@ def sizes(unit: Unit, i: int) -> Iterator[Edit]:
 
 def steps(unit: Unit, i: int) -> Iterator[Edit]:
     """A loop that takes every other turn."""
-    if unit.tokens[i].text == "++" and unit.tokens[i + 1].kind == "name":
-        yield "step", i, i + 1, f"{unit.tokens[i + 1].text} += 2"
+    if unit.tokens[i].text != "++":
+        return
+    before, behind = unit.tokens[i - 1], unit.tokens[i + 1]
+    if behind.kind == "name":
+        yield "step", i, i + 1, f"{behind.text} += 2"
+    elif before.kind == "name" and unit.tokens[i - 2].text in (";", "{", "}", ","):
+        yield "step", i - 1, i, f"{before.text} += 2"
 
 
 def conditions(unit: Unit, i: int) -> Iterator[Edit]:

@@ -216,6 +216,10 @@ class SelfContained(LaunchKernel):
         """The translation unit of one of its files; without `unit` all of them."""
 
     @abstractmethod
+    def entries(self, kind: str) -> Mapping[str, tuple[str, ...]]:
+        """The files with a text that a case of this kind launches, each with its entries' symbols."""
+
+    @abstractmethod
     def digest(self, kinds: tuple[str, ...], build: Build) -> str:
         """What `source.digest` gives for it."""
 

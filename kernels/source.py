@@ -29,6 +29,8 @@ COUNTED = (
 
 # What a body calls the type of its activations, for the kernels that share it.
 X_TYPE = re.compile(r"\bX_TYPE\b")
+LINE = re.compile(r'#line (\d+) "([^"\n]*)"')
+
 C_FLOATS = {"f32": "float", "f16": "f16", "bf16": "bf16"}
 NARROW_TYPES = ("f16", "bf16")
 
@@ -92,6 +94,15 @@ def _text(kernel_id: str, kind_name: str) -> str:
 def branched(body: str, holds: Mapping[str, bool]) -> str:
     """A kernel's body with one branch of every `#ifdef` in BRANCHES, and without the directives."""
     return BRANCHES.sub(lambda branches: branches[2 if holds[branches[1]] else 3], body)
+
+
+def place(text: str, line: int) -> tuple[str, int]:
+    """The file and line that #line gives a line of a catalog's text; no file before the first of them."""
+    lines = text.split("\n")
+    for at in range(line - 1, -1, -1):
+        if match := LINE.fullmatch(lines[at]):
+            return match[2], int(match[1]) + line - at - 2
+    return "", line
 
 
 @cache

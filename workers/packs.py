@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
-from kernels import registry
+from kernels import equivalents, registry
 from kernels.declared import catalog, twin
 from kernels.declared.catalog import Catalog
 from kernels.declared.pack import MOST_STREAM_BYTES, SUFFIXES, Pack, refuses_size, refuses_whole
 from kernels.errors import FarmError, UsageError
-from workers.request import Request
 from workers.state import state_folder
 
 KEPT = 8  # catalogs that a process holds: one child serves many campaigns
-NOT_OURS = ("__pycache__",)
+NOT_OURS = ("__pycache__", equivalents.NAME)
 
 
 def store() -> Path:
@@ -138,12 +138,24 @@ def searching(folder: str | None) -> Iterator[Catalog | None]:
         yield found
 
 
+class Asks(Protocol):
+    """What a child process is asked to do with a kernel that may be in a catalog."""
+
+    @property
+    def pack(self) -> str:
+        """The catalog's address; empty for the farm's own kernels."""
+
+    @property
+    def packs(self) -> str:
+        """The folder that packs lie in, each under its address."""
+
+
 @contextmanager
-def searched(request: Request) -> Iterator[None]:
-    """While in it, the request's catalog is searched and its twins may run: for the isolated child alone."""
+def searched(asked: Asks) -> Iterator[None]:
+    """While in it, the catalog asked for is searched and its twins may run: for isolated children alone."""
     with ExitStack() as stack:
-        if request.pack:
-            found = load(request.pack, Path(request.packs))
+        if asked.pack:
+            found = load(asked.pack, Path(asked.packs))
             stack.enter_context(registry.searching(found.kernels))
             stack.enter_context(twin.allowed())
         yield

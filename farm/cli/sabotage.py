@@ -5,23 +5,37 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 
 from db import sabotage as rows
 from db.sabotage import Score
-from db.session import open_database
+from db.session import Database, open_database
+from farm import user_catalog
 from farm.cli import options
 from farm.exports import score_record
-from farm.sabotage import Outcome, Survivor, Tally, jobs, label, outcome
+from farm.sabotage import Outcome, Survivor, Tally, argued, catalog_jobs, jobs, label, outcome
 from farm.terminal import console, shown, table
-from kernels import codec
-from kernels.errors import FarmError
+from kernels import codec, equivalents
+from kernels.declared.catalog import Catalog
+from kernels.equivalents import Equivalent
+from kernels.errors import FarmError, UsageError
 from workers.host import compiler
 from workers.machine import usable_cores
 from workers.sabotage import Job, Judgement, Report
 from workers.sabotage.process import run_jobs
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is mutated, and the arguments for what may survive."""
+
+    jobs: Sequence[Job]
+    equivalents: Sequence[Equivalent]
+    file: str  # that those are in
 
 
 @click.command(short_help=__doc__)
@@ -32,25 +46,58 @@ from workers.sabotage.process import run_jobs
     "--processes", type=click.IntRange(1, 256), default=usable_cores, show_default="one a core",
     help="Judges this many texts at a time.",
 )  # fmt: skip
+@click.option(
+    "--catalog", "catalog_folder", metavar="DIR", help="Kernels declared in this folder, none of the farm's."
+)
 @options.database
 @options.as_json
 def sabotage(
-    names: tuple[str, ...], every: bool, kinds: tuple[str, ...], processes: int, url: str, as_json: bool
+    names: tuple[str, ...],
+    every: bool,
+    kinds: tuple[str, ...],
+    processes: int,
+    catalog_folder: str | None,
+    url: str,
+    as_json: bool,
 ) -> int:
     """Mutates the CUDA text of kernels and says which rule catches each mutant, and which none does.
 
     \b
     farm sabotage matvec/block --kind Q4_K
     farm sabotage --all
+    farm sabotage --catalog my-kernels
 
     Mutants run on the host backend, on the kernel's own quick cases. Scores go to the database and into
     exports. Exit code 3 where a mutant survives without an argument in kernels/equivalents.toml, or an
-    argument there no longer applies.
+    argument there no longer applies. Of a catalog all kernels are taken unless some are named, and its own
+    equivalents.toml.
     """
-    chosen = jobs(names, every, kinds)
-    compiler.find()  # without one nothing can be judged: said once, not by every process
-    database = open_database(url)
-    tallies = {job: Tally(job) for job in chosen}
+    with user_catalog.searching(catalog_folder) as found:
+        chosen = (
+            _of_catalog(found, str(catalog_folder), names, every, kinds)
+            if found
+            else Chosen(jobs(names, every, kinds), equivalents.equivalents(), equivalents.FILE)
+        )
+        compiler.find()  # without one nothing can be judged: said once, not by every process
+        database = open_database(url)
+        if found:
+            with database.writing() as s:
+                user_catalog.store(s, found.pack, time.time_ns() // 1000)
+        return _judge(chosen, database, processes, as_json)
+
+
+def _of_catalog(
+    found: Catalog, folder: str, names: tuple[str, ...], every: bool, kinds: tuple[str, ...]
+) -> Chosen:
+    if every and names:
+        raise UsageError("name kernels, or say --all")
+    path = Path(folder) / equivalents.NAME
+    return Chosen(catalog_jobs(found, names, kinds), argued(found, path), str(path))
+
+
+def _judge(chosen: Chosen, database: Database, processes: int, as_json: bool) -> int:
+    """Runs the jobs, stores each score as it comes, says what came out, and gives the exit code."""
+    tallies = {job: Tally(job) for job in chosen.jobs}
     outcomes: dict[Job, Outcome] = {}
     failures: list[str] = []
 
@@ -61,20 +108,20 @@ def sabotage(
         if value.failure:
             failures.append(f"{label(job)} could not be judged: {value.failure}")
             return
-        outcomes[job] = outcome(tallies[job], time.time_ns() // 1000)
+        outcomes[job] = outcome(tallies[job], time.time_ns() // 1000, chosen.equivalents)
         with database.writing() as s:
             rows.put(s, outcomes[job].score)
-        done = f"{len(outcomes) + len(failures)} of {len(chosen)}"
+        done = f"{len(outcomes) + len(failures)} of {len(chosen.jobs)}"
         click.echo(f"{done}: {label(job)}, {outcomes[job].score.mutants} mutants", err=True)
 
     began = time.monotonic()
-    run_jobs(chosen, processes, tell)
+    run_jobs(chosen.jobs, processes, tell)
     took = time.monotonic() - began
-    found = [outcomes[job] for job in chosen if job in outcomes]
+    found = [outcomes[job] for job in chosen.jobs if job in outcomes]
     if found and as_json:
         click.echo(json.dumps(document(found, took), indent=1))
     elif found:
-        show(found, took)
+        show(found, took, chosen.file)
     if failures:
         raise FarmError("; ".join(failures))
     return 3 if any(one.survivors or one.faults for one in found) else 0
@@ -104,7 +151,7 @@ TOGETHER = {
 }
 
 
-def show(found: Sequence[Outcome], took_s: float) -> None:
+def show(found: Sequence[Outcome], took_s: float, argued_in: str = equivalents.FILE) -> None:
     """A line per text, then every survivor as a diff and every entry that is out of date."""
     out = console()
     figures = ("made", "built", *TOGETHER, "relative", "NMSE", "same", "equiv.", "alive", "score")
@@ -123,26 +170,28 @@ def show(found: Sequence[Outcome], took_s: float) -> None:
         soft_wrap=True,
     )
     for one in found:
-        for line in complaints(one):
+        for line in complaints(one, argued_in):
             out.print(shown(line), soft_wrap=True)
     total = sum(one.score.mutants for one in found)
     out.print(f"\n{total} mutants in {took_s:.0f} s: {60 * total / took_s:.0f} a minute", soft_wrap=True)
 
 
-def complaints(found: Outcome) -> Iterator[str]:
+def complaints(found: Outcome, argued_in: str) -> Iterator[str]:
     """Survivors as diffs, then entries of the equivalents that don't apply."""
     where = f"{found.score.kernel} {found.score.kind}"
     for survivor in found.survivors:
         yield ""
-        yield f"{where}: nothing kills {survivor.mutant}; farm kernels --text {where} has it"
+        has_it = "" if survivor.file else f"; farm kernels --text {where} has it"
+        yield f"{where}: nothing kills {survivor.mutant}{has_it}"
         yield from diff(survivor)
     for fault in found.faults:
         yield ""
-        yield f"{where}: kernels/equivalents.toml: {fault}"
+        yield f"{where}: {argued_in}: {fault}"
 
 
 def diff(survivor: Survivor) -> list[str]:
-    return [f"line {survivor.line}", f"- {survivor.was}", f"+ {survivor.now}"]
+    line = f"{survivor.file}:{survivor.line}" if survivor.file else f"line {survivor.line}"
+    return [line, f"- {survivor.was}", f"+ {survivor.now}"]
 
 
 COMMAND = sabotage

@@ -113,13 +113,12 @@ class DeclaredKernel(SelfContained):
 
     def _refuses_cubin(self, entry: EntryPoint, sm: str, executes: bool, device: Device) -> str:
         built_for = arch(self.pack.by_path[entry.file])
+        what = f"{entry.place}: {entry.file} is a cubin for {built_for}"
         if not executes:
-            return f"{entry.file} is a cubin for {built_for}: there is nothing to compile, it needs a device"
+            return f"{what}: there is nothing to compile, it needs a device"
         if not sm:
-            return f"{entry.file} is a cubin for {built_for}: it needs a device, this is {device.name}"
-        if sm != built_for:
-            return f"{entry.file} is a cubin for {built_for}, this device is {sm}; build it for {sm}"
-        return ""
+            return f"{what}: it needs a device, this is {device.name}"
+        return f"{what}, this device is {sm}; build it for {sm}" if sm != built_for else ""
 
     def sizes(self, case: Case, given: tuple[Buffer, ...]) -> dict[str, int]:
         """What expressions may read, for one case; Misdeclared where a derived size can't be computed."""
@@ -257,6 +256,20 @@ class DeclaredKernel(SelfContained):
         """The files whose entries a case of this kind launches, each once."""
         entries = [step.entry_point(kind) for step in self.declaration.steps]
         return tuple(dict.fromkeys(entry.file for entry in entries if entry))
+
+    def entries(self, kind: str) -> Mapping[str, tuple[str, ...]]:
+        """Without cubins, which have no text."""
+        found: dict[str, dict[str, None]] = {}
+        of = registry.kind(kind) if kind else None
+        for step in self.declaration.steps:
+            entry = step.entry_point(kind)
+            if entry and not entry.is_cubin:
+                found.setdefault(entry.file, {})[units.filled(entry.symbol, of)] = None
+        return {file: tuple(symbols) for file, symbols in found.items()}
+
+    def cubins(self, kind: str) -> tuple[str, ...]:
+        """The cubins that a case of this kind launches."""
+        return tuple(file for file in self.files(kind) if file not in self.entries(kind))
 
     def text(self, kind: str, unit: str = "") -> str:
         return "\n".join(self._text(kind, file) for file in ([unit] if unit else self.files(kind)))

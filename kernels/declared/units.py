@@ -107,6 +107,11 @@ class _Inliner:
             )
 
 
+def includes(text: str) -> list[str]:
+    """The lines of a unit that include what is left to the compiler."""
+    return [line for line, in_code in _code_lines(text) if in_code and INCLUDE.match(line)]
+
+
 def decoded(pack: Pack, file: str) -> str:
     """A file of the pack as text, lines ended by \\n; Misdeclared where it is none."""
     try:

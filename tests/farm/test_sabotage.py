@@ -15,9 +15,12 @@ from farm.cli import main
 from farm.reader import kinds_of
 from farm.sabotage import Outcome, Tally, jobs, outcome
 from kernels import catalog, equivalents, registry, source
+from kernels.declared.cubin import HEADER, MACHINE
 from kernels.equivalents import Equivalent, changed_line
 from kernels.errors import UsageError
 from kernels.mutants import mutants
+from tests.workers.test_catalogs import ADDS, SILU
+from workers import packs
 from workers.backend import Unavailable
 from workers.host import compiler
 from workers.sabotage import Fate, Job, Judgement, Report
@@ -177,3 +180,124 @@ def test_a_wrong_command_line_is_one_line_and_2(farm: Callable[..., Result], wor
     result = farm("sabotage", *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
+
+
+# ---- a user's catalog ----
+
+CUBIN = HEADER.pack(b"\x7fELF\2\1\1\x33\7" + bytes(7), 2, MACHINE, 1, 0, 0, 0, 86)
+ADDS_TOML = SILU.replace("[[step]]", '[outputs.out]\nfill = "zero"\n[[step]]')
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """One kernel that adds to zeros: that it may as well overwrite them is the one mutant that survives."""
+    found = tmp_path / "mine"
+    found.mkdir()
+    (found / "k.toml").write_text(ADDS_TOML)
+    (found / "k.cu").write_text(ADDS)
+    return found
+
+
+def argue(folder: Path, survivor: dict[str, str], **fields: str) -> None:
+    entry = {"mutant": survivor["mutant"], "now": survivor["now"], "why": "The output holds zeros."} | fields
+    lines = [f"{name} = {json.dumps(value)}" for name, value in entry.items() if name != "kernels"]
+    kernels = f"kernels = [{json.dumps(fields.get('kernels', 'silu_mul/mine'))}]"
+    (folder / "equivalents.toml").write_text("\n".join(["[[equivalent]]", kernels, 'kinds = ["*"]', *lines]))
+
+
+def test_a_catalog_is_mutated_and_its_file_of_equivalents_is_heard(
+    farm: Callable[..., Result], folder: Path
+) -> None:
+    before = packs.read(folder).address
+    first = farm("sabotage", "--catalog", str(folder), "--json")
+    assert first.exit_code == 3, first.stderr
+    (survivor,) = json.loads(first.stdout)["survivors"]
+    assert (survivor["file"], survivor["line"]) == ("k.cu", 4)
+    assert survivor["now"] == survivor["was"].replace("+=", "=", 1)
+    shown = farm("sabotage", "--catalog", str(folder), "silu_mul/mine").stdout
+    assert f"nothing kills {survivor['mutant']}\nk.cu:4\n- {survivor['was']}\n" in shown
+    argue(folder, survivor)
+    assert packs.read(folder).address == before  # it is no part of the catalog
+    last = farm("sabotage", "--catalog", str(folder), "--all", "--json")
+    assert last.exit_code == 0, last.stderr
+    (score,) = json.loads(last.stdout)["sabotage"]
+    assert (score["kernel"], score["equivalents"], score["score"]) == ("silu_mul/mine", 1, 1.0)
+    exported = json.loads(farm("export", "--format", "json").stdout)["sabotage"]
+    assert [(row["kernel"], row["source_digest"], row["stale"]) for row in exported] == [
+        ("silu_mul/mine", score["source_digest"], False)
+    ]
+    assert "| silu_mul/mine | F32 | " in farm("export").stdout
+
+
+def test_a_score_is_stale_when_another_source_of_the_kernel_came(
+    farm: Callable[..., Result], folder: Path
+) -> None:
+    farm("sabotage", "--catalog", str(folder))
+    (folder / "k.cu").write_text(ADDS.replace("* 64", "* 64 + 0"))
+    submitted = farm("submit", "--catalog", str(folder), "--shape", "300", "--detach")
+    assert submitted.exit_code == 0, submitted.stderr
+    (row,) = json.loads(farm("export", "--format", "json").stdout)["sabotage"]
+    assert row["stale"] is True
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "said"),
+    [
+        (
+            {"kernels": "silu_mul/flat"},
+            2,
+            "equivalents.toml: entry 1 is about silu_mul/flat, the catalog has silu",
+        ),
+        ({"why": ""}, 1, "equivalents.toml: entry 1 has an empty why; every entry gives its argument"),
+    ],
+)
+def test_a_wrong_argument_is_one_line_with_its_file(
+    farm: Callable[..., Result], folder: Path, fields: dict[str, str], code: int, said: str
+) -> None:
+    argue(folder, {"mutant": "mine:1:drop", "now": "x"}, **fields)
+    result = farm("sabotage", "--catalog", str(folder))
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (code, "", 1)
+    assert said in result.stderr
+
+
+def test_an_argument_about_no_mutant_is_a_fault_of_that_file(
+    farm: Callable[..., Result], folder: Path
+) -> None:
+    argue(folder, {"mutant": "mine:1:drop", "now": "x"})
+    result = farm("sabotage", "--catalog", str(folder))
+    assert result.exit_code == 3
+    assert f"{folder}/equivalents.toml: mine:1:drop: there is no such mutant any more" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("matvec/block",), "no kernel of the catalog named 'matvec/block'; there are silu_mul/mine"),
+        (("--all", "silu_mul/mine"), "name kernels, or say --all"),
+        (("--kind", "Q4_0"), "no kernel named is declared for Q4_0"),
+    ],
+)
+def test_words_that_do_not_fit_a_catalog(
+    farm: Callable[..., Result], folder: Path, words: tuple[str, ...], said: str
+) -> None:
+    result = farm("sabotage", "--catalog", str(folder), *words)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert said in result.stderr
+
+
+def test_a_cubin_has_no_text_to_mutate(farm: Callable[..., Result], folder: Path) -> None:
+    (folder / "k.cubin").write_bytes(CUBIN)
+    (folder / "k.toml").write_text(ADDS_TOML.replace("k.cu::", "k.cubin::"))
+    result = farm("sabotage", "--catalog", str(folder))
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "silu_mul/mine F32 launches k.cubin, which no host runs; name the other kernels" in result.stderr
+
+
+def test_a_kernel_that_fails_itself_is_not_scored(farm: Callable[..., Result], folder: Path) -> None:
+    (folder / "k.cu").write_text(ADDS.replace("* up[i]", "+ up[i]"))
+    result = farm("sabotage", "--catalog", str(folder))
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert (
+        "silu_mul/mine F32 could not be judged: the right kernel itself is killed by case " in result.stderr
+    )
+    assert json.loads(farm("export", "--format", "json").stdout)["sabotage"] == []

@@ -92,3 +92,64 @@ def test_every_text_of_the_catalog_is_read(kernel: str, kind: str) -> None:
     decodes = bool(kind) and not registry.kernel(kernel).packing
     # Floats of a lane, of sixteen, or the integers of sixteen; some kinds make decode16 of lanes.
     assert bool({"decode_lane", "decode16", "ints16"} & names) == decodes
+
+
+ENGINE = """
+#define GUARD \\
+    not code(
+#define VIA(x) through_macro(x)
+namespace engine { namespace {
+template <int N, typename T = int> struct Block;
+template <> struct Block<18> {
+    uint8_t scale[2];
+    __device__ int q(int i) const { uint8_t tmp[4]; return tmp[i] < N; }
+};
+template <> struct Block<34> { int q; };
+typedef struct { float half; } named_behind;
+struct __align__(8) Aligned : Block<18> { int a; };
+class Unused { int gone; };
+enum Kinds { ONE = 1 };
+static inline int through_macro(int x) { return x + 1; }
+int helper(const Aligned &a) noexcept { return a.a; }
+}  // a comment
+template <int BYTES, class T>
+__global__ void __launch_bounds__(32 * BYTES) matvec(const Block<BYTES> *from, named_behind &n) {
+    const int a = static_cast<int>(n.half) < BYTES ? VIA(1) : helper({});
+    auto *p = reinterpret_cast<const Block<BYTES> *>(from);
+}
+}
+extern "C" { __global__ void plain(int rows) { return; } }
+"""
+
+
+def test_cpp_is_read_through_namespaces_templates_and_linkage() -> None:
+    unit = ctext.read(ENGINE)
+    assert list(unit.parts) == [
+        "Block", "Block#2", "named_behind", "Aligned", "Unused", "through_macro", "helper", "matvec", "plain",
+    ]  # fmt: skip
+    assert [part.name for part in unit.parts.values() if part.is_record] == [
+        "Block", "Block#2", "named_behind", "Aligned", "Unused",
+    ]  # fmt: skip
+
+
+def test_what_a_signature_or_a_macro_names_is_reached() -> None:
+    reached = [part.name for part in ctext.read(ENGINE).reached("matvec", "plain")]
+    assert reached == [
+        "Block", "Block#2", "named_behind", "Aligned", "through_macro", "helper", "matvec", "plain",
+    ]  # fmt: skip
+
+
+def test_the_angles_of_templates_and_casts_are_no_operators() -> None:
+    unit = ctext.read(ENGINE)
+    binary = [i for i, token in enumerate(unit.tokens) if token.text in "<>" and unit.is_binary(i)]
+    assert [words(unit, i - 1, i + 2) for i in binary] == ["] < N", ") < BYTES"]
+
+
+def test_a_structs_fields_are_part_of_its_layout_and_a_local_array_is_not() -> None:
+    unit = ctext.read(ENGINE)
+    field, local = index(unit, "2"), index(unit, "4")
+    assert (unit.declares_size(field), unit.declares_size(local)) == (False, True)
+
+
+def test_a_macro_of_several_lines_is_no_code() -> None:
+    assert not any(token.text == "not" for token in ctext.read(ENGINE).tokens)

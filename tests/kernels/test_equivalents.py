@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,9 @@ def test_an_entry_is_read() -> None:
         ('why = "because"', 'why = " "', "entry 1 has an empty why"),
         ('now = "a;"', 'now = "a;"\nextra = 1', "entry 1 has .*extra"),
         ("[[equivalent]]", "[[equivalent", "is no TOML"),
+        ("[[equivalent]]", "[[equivalents]]", r"want \[\[equivalent\]\] and nothing else, got equivalents"),
+        ("[[equivalent]]", "[equivalent]", r"want \[\[equivalent\]\] and nothing else"),
+        ('["*"]', '"*"', r"entry 1 has kinds = '\*'; want a list of texts"),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(old: str, new: str, said: str) -> None:
@@ -56,7 +60,7 @@ def test_an_entry_is_about_its_kinds_only() -> None:
 
 
 def test_an_entry_whose_mutant_is_alive_applies() -> None:
-    assert faults([RIGHT], TEXT, MADE, alive=[RIGHT.mutant]) == []
+    assert faults([RIGHT], {"": TEXT}, MADE, alive=[RIGHT.mutant]) == []
 
 
 @pytest.mark.parametrize(
@@ -68,7 +72,7 @@ def test_an_entry_whose_mutant_is_alive_applies() -> None:
     ],
 )
 def test_an_entry_that_no_longer_applies_is_a_fault(entry: Equivalent, alive: list[str], said: str) -> None:
-    (line,) = faults([entry], TEXT, MADE, alive)
+    (line,) = faults([entry], {"": TEXT}, MADE, alive)
     assert said in line
 
 
@@ -76,7 +80,7 @@ def test_an_entry_that_no_longer_applies_is_a_fault(entry: Equivalent, alive: li
 def test_the_catalogs_entries_name_mutants_that_exist(kernel: str, kind: str) -> None:
     mine = [entry for entry in equivalents.equivalents() if entry.is_about(kernel, kind)]
     alive = {entry.mutant for entry in mine}
-    assert faults(mine, source.text(kernel, kind), mutants(kernel, kind), alive) == []
+    assert faults(mine, {"": source.text(kernel, kind)}, mutants(kernel, kind), alive) == []
 
 
 def test_the_catalogs_entries_name_kernels_and_kinds_that_exist_and_none_twice() -> None:
@@ -89,3 +93,16 @@ def test_the_catalogs_entries_name_kernels_and_kinds_that_exist_and_none_twice()
             for kind in known if entry.kinds == ("*",) else entry.kinds:
                 assert (kernel, kind, entry.mutant) not in seen
                 seen.add((kernel, kind, entry.mutant))
+
+
+def test_a_catalogs_file_may_be_missing_and_is_named_where_it_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / equivalents.NAME
+    assert equivalents.read(path) == ()
+    path.write_text(ENTRY)
+    assert equivalents.read(path) == parse(ENTRY)
+    path.write_bytes(b"\xff")
+    with pytest.raises(FarmError, match=f"^{path}: byte 0 is no UTF-8"):
+        equivalents.read(path)
+    path.write_text("x = 1")
+    with pytest.raises(FarmError, match=f"^{path}: want"):
+        equivalents.read(path)

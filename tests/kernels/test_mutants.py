@@ -6,8 +6,10 @@ from functools import cache
 
 import pytest
 
-from kernels import ctext, mutants, source
+from kernels import ctext, mutants, registry, source
 from kernels.mutants import of_text, texts
+from tests.workers.catalogs import written
+from tests.workers.test_catalogs import NORM, PREPARE, SETUP
 
 mutants_of = cache(mutants.mutants)
 
@@ -46,6 +48,8 @@ def made(statement: str, operator: str, before: str = "") -> list[str]:
         ("n += m;", "overwrite", ["="]),
         ("for (;; n += m) {}", "overwrite", []),
         ("for (;; ++i) {}", "step", ["i += 2"]),
+        ("for (;; i++) {}", "step", ["i += 2"]),
+        ("n = m[i++];", "step", []),
         ("for (int i = n; i < m; ++i) {}", "operator", ["<="]),
         ("if (n) m = k;", "if-always", ["(true)"]),
         ("if (n) m = k;", "if-never", ["(false)"]),
@@ -132,3 +136,13 @@ def test_a_long_table_counts_once_and_a_short_one_in_every_text() -> None:
     assert ("matvec/block", "IQ1_S") not in found
     assert len(found) == 6
     assert sum(kind == "MXFP4" for _, kind in owners_of("VALUES")) >= 3
+
+
+def test_a_catalogs_mutants_are_those_of_each_of_its_files() -> None:
+    mine = written(k_toml=SETUP, a_cu=PREPARE, b_cu=NORM)
+    with registry.searching(mine.kernels):
+        made = mutants.mutants("rmsnorm/mine", "")
+    assert {m.unit for m in made} == {"a.cu", "b.cu"}
+    assert all(m.name.startswith(f"{m.unit}:") for m in made)
+    assert len({m.name for m in made}) == len(made) > 50
+    assert {m.name.split(":")[1] for m in made} == {"helper", "prepare", "mine"}

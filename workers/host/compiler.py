@@ -211,10 +211,17 @@ def build(
     return target
 
 
-def attempt(source: str, out: Path, build: str, cache: Path, more: Sequence[str] = ()) -> list[str]:
+def attempt(
+    source: str,
+    out: Path,
+    build: str,
+    cache: Path,
+    more: Sequence[str] = (),
+    options: Options = NO_OPTIONS,
+) -> list[str]:
     """Builds a translated text into `out` with further flags, uncached; what the compiler complains of."""
     compiler = find()
-    told = (*flags(build, compiler), *more)
+    told = (*flags(build, compiler, options), *more)
     runtime = _runtime(compiler, [flag for flag in told if flag == CHECKED], cache)
     file = out.with_suffix(".cpp")
     file.write_text(source, encoding="utf8")

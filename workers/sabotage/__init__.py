@@ -27,11 +27,13 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class Job:
-    """The mutants of one text."""
+    """The mutants of one kernel's texts for a kind."""
 
     kernel: str  # op/name
     kind: str  # empty for none
     only: tuple[str, ...] = ()  # names of mutants; empty takes all
+    pack: str = ""  # address of the user's catalog that the kernel is in; empty for the farm's own
+    packs: str = ""  # the folder that packs lie in, each under its address
 
 
 @dataclass(frozen=True)

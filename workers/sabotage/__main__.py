@@ -8,13 +8,15 @@ import sys
 import time
 from collections.abc import Iterator
 
-from kernels import codec, source
+from kernels import codec
 from kernels.errors import FarmError
 from kernels.mutants import mutants
+from workers import packs
 from workers.child import die_with_parent, limit
 from workers.sabotage import Job, Judgement, Report
 from workers.sabotage.bench import judge_mutants
 from workers.sabotage.fixture import fixtures
+from workers.sabotage.text import texts
 
 MAX_FILE_BYTES = 64 << 20  # what a mutant may write to any one file
 
@@ -32,10 +34,12 @@ def serve(job: Job) -> Iterator[Judgement | Report]:
     """A judgement a mutant, and a report at the end, whatever happens."""
     began, cases, failure = time.monotonic(), 0, ""
     try:
-        ready = fixtures(job.kernel, job.kind)
-        cases = len(ready)
-        chosen = [m for m in mutants(job.kernel, job.kind) if not job.only or m.name in job.only]
-        yield from judge_mutants(source.text(job.kernel, job.kind), chosen, ready)
+        with packs.searched(job):
+            ready = fixtures(job.kernel, job.kind)
+            if not (cases := len(ready)):
+                raise FarmError("op or kernel refuse every one of its quick cases")
+            chosen = [m for m in mutants(job.kernel, job.kind) if not job.only or m.name in job.only]
+            yield from judge_mutants(texts(job.kernel, job.kind, ready[0].options), chosen, ready)
     except FarmError as error:
         failure = str(error)
     yield Report(cases, time.monotonic() - began, failure)

@@ -7,31 +7,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels import source
 from kernels.model import Build
-from kernels.mutants import ENTRY, Mutant
+from kernels.mutants import Mutant
 from workers.backend import Rejected
 from workers.host import compiler
 from workers.host.module import Module
+from workers.sabotage.text import Text
 
 # A third of the time of -O2 for the same bits: contraction is off at every level.
 QUICKLY = ("-Og", "-fno-unroll-loops")
 # Lines for the findings and no columns, so that equal code of one text is an equal file.
 COLUMNLESS = ("-gno-column-info",)
-WHERE = re.compile(r"^mutant(\d+):")
-DEFINE_ENTRY = re.compile(rf"^#define {ENTRY} .*$", re.MULTILINE)
+WHERE = re.compile(r"^mutant(\d+)[:/]")
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A loaded module, the mutants it has by name with their entries, and what was said of the others."""
+    """A loaded module, the numbers of the mutants that it has, by name, and what was said of the others."""
 
+    text: Text
     module: Module | None  # None where no mutant compiles
-    entries: Mapping[str, str]
+    numbers: Mapping[str, int]
     refused: Mapping[str, str]
 
+    def entry(self, mutant: str, symbol: str = "") -> str:
+        """What a kernel of a mutant is called in the module."""
+        return self.text.entry(symbol, self.numbers[mutant])
 
-def compile_batch(text: str, mutants: Sequence[Mutant], folder: Path, cache: Path) -> Compiled:
+
+def compile_batch(text: Text, mutants: Sequence[Mutant], folder: Path, cache: Path) -> Compiled:
     """The mutants of `text` that compile, in one module.
 
     Raises Rejected where the compiler's words fit no mutant: they must be tried one by one.
@@ -41,66 +45,33 @@ def compile_batch(text: str, mutants: Sequence[Mutant], folder: Path, cache: Pat
     while left:
         built, complaints = _attempt(text, left, folder, cache)
         if built is not None:
-            entries = {mutant.name: _entry(i) for i, mutant in enumerate(left)}
-            return Compiled(Module(built), entries, refused)
+            return Compiled(text, Module(built), {m.name: i for i, m in enumerate(left)}, refused)
         blamed = _blamed(complaints)
         if not blamed and len(left) > 1:
             raise Rejected(f"no line of the compiler's names a mutant: {complaints[0]}")
         said = blamed or {0: complaints[0]}
         refused |= {left[i].name: line for i, line in said.items()}
         left = [mutant for i, mutant in enumerate(left) if i not in said]
-    return Compiled(None, {}, refused)
+    return Compiled(text, None, {}, refused)
 
 
-def compile_alone(
-    text: str, mutant: Mutant, build: Build, name: str, folder: Path, cache: Path
-) -> Module | None:
-    """A mutant in a module of its own, as the backend builds it; None where it doesn't compile.
-
-    `name` stands for its file in findings.
-    """
+def compile_alone(text: Text, mutant: Mutant, build: Build, folder: Path, cache: Path) -> Module | None:
+    """A mutant in a module of its own, as the backend builds it; None where it doesn't compile."""
     out = folder / "mutant.so"
-    translated = compiler.translate(mutant.apply(text), name)
-    complaints = compiler.attempt(translated, out, build.value, cache, COLUMNLESS)
-    return None if complaints else Module(out, name)
+    changed = mutant.apply(text.text)
+    translated = compiler.translate(changed, text.name, text.entries)
+    complaints = compiler.attempt(translated, out, build.value, cache, COLUMNLESS, text.options)
+    return None if complaints else Module(out, text.name, compiler.files(changed))
 
 
 def _attempt(
-    text: str, mutants: Sequence[Mutant], folder: Path, cache: Path
+    text: Text, mutants: Sequence[Mutant], folder: Path, cache: Path
 ) -> tuple[Path | None, list[str]]:
-    entries = [_entry(i) for i in range(len(mutants))]
+    entries = [entry for i in range(len(mutants)) for entry in text.entries_of(i)]
     out = folder / "mutants.so"
-    complaints = compiler.attempt(
-        compiler.translate(joined(text, mutants), "mutants.cu", entries), out, "exact", cache, QUICKLY
-    )
+    translated = compiler.translate(text.joined(mutants), "mutants.cu", entries)
+    complaints = compiler.attempt(translated, out, "exact", cache, QUICKLY, text.options)
     return (None if complaints else out), complaints
-
-
-def _entry(i: int) -> str:
-    return f"mutant{i}::entry{i}"
-
-
-def joined(text: str, mutants: Sequence[Mutant]) -> str:
-    """One text of many: the defines and the prelude once, then every mutant in a namespace.
-
-    What a mutant changes in the prelude hides the prelude's own in its namespace.
-    """
-    prelude = source.prelude()
-    at = text.index(prelude) + len(prelude)
-    head = text[:at]
-    parts = [DEFINE_ENTRY.sub("", head)]
-    for i, mutant in enumerate(mutants):
-        changed = mutant.apply(text)
-        begin = text.index(prelude) if mutant.start < at else at
-        parts += [
-            f"#define {ENTRY} entry{i}",
-            f"namespace mutant{i} {{",
-            f'#line {text.count(chr(10), 0, begin) + 1} "mutant{i}"',
-            changed[begin:],
-            "}",
-            f"#undef {ENTRY}",
-        ]
-    return "\n".join(parts)
 
 
 def _blamed(complaints: Sequence[str]) -> dict[int, str]:

@@ -1,11 +1,14 @@
-"""Judges the mutants of one text in batches; then, alone, what those leave open: check build, heavy cases."""
+"""Judges the mutants of a kernel in batches; then, alone, what those leave open: check build, heavy cases."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 from kernels.errors import FarmError
@@ -15,7 +18,8 @@ from workers.backend import Rejected
 from workers.host.module import Module
 from workers.sabotage import Fate, Judgement
 from workers.sabotage.batch import Compiled, compile_alone, compile_batch
-from workers.sabotage.fixture import Fixture
+from workers.sabotage.fixture import Fixture, Program, Usual
+from workers.sabotage.text import Text
 from workers.sabotage.trial import Findings, Rule, Timed, checking, comparing, try_mutant
 from workers.state import compile_cache
 
@@ -24,45 +28,88 @@ RIGHT = Mutant("", "", 0, 0, 0, "", "")  # changes nothing
 RIGHT_CPU_S = 10.0  # more than any quick case takes
 
 
-class Bench:
-    """A text, the cases ready to judge its mutants by, and a folder for modules."""
+def as_it_is(mutant: str, symbol: str) -> str:
+    """What a kernel is called in a module of its own."""
+    return symbol
 
-    def __init__(self, text: str, fixtures: Sequence[Fixture], folder: Path) -> None:
-        self._text, self._folder = text, folder
+
+@dataclass(frozen=True)
+class Loaded:
+    """A module, and what it calls a mutant's kernels."""
+
+    module: Module
+    entry: Callable[[str, str], str] = as_it_is  # of a mutant's name and a symbol
+
+    @property
+    def alone(self) -> bool:
+        return self.entry is as_it_is
+
+
+class Bench:
+    """The texts of a kernel, the cases ready to judge its mutants by, and a folder for modules."""
+
+    def __init__(self, texts: Mapping[str, Text], fixtures: Sequence[Fixture], folder: Path) -> None:
+        self._texts, self._folder = texts, folder
         self._made = 0
-        self._entry = fixtures[0].launch.entry  # what a text alone calls its kernel
-        compiled = self._compile([RIGHT])
-        if compiled.module is None:
-            raise FarmError(f"the right text itself doesn't compile: {compiled.refused['']}")
-        cases = _timed(compiled.module, compiled.entries[""], fixtures, comparing)
-        compiled.module.close()
+        self._launches = [(launch.unit, launch.entry) for launch, _ in fixtures[0].launches]
+        self._right = {
+            build: {unit: self._right_module(unit, build) for unit in texts}
+            for build in (Build.CHECK, Build.EXACT)
+        }
+        self._code = {
+            (build, unit): _code(module)
+            for build, modules in self._right.items()
+            for unit, module in modules.items()
+        }
+        quick = {unit: self._compile_right(unit) for unit in texts}
+        program = [(quick[unit].module, quick[unit].entry("", entry)) for unit, entry in self._launches]
+        cases = _timed(program, _heard(program, fixtures) if any(texts) else fixtures, comparing)
+        self._size = {unit: 1 if compiled.alone else BATCH for unit, compiled in quick.items()}
+        for compiled in quick.values():
+            compiled.module.close()
         self._light = [case for case in cases if not case.heavy]
         light, heavy = (
             [case.fixture for case in cases if case.heavy is is_heavy] for is_heavy in (False, True)
         )
-        self._checked, self._right_checked = self._right(Build.CHECK, light, checking)
-        self._heavy, self._right_exact = self._right(Build.EXACT, heavy, comparing)
+        self._checked = _timed(self._with(Build.CHECK), light, checking)
+        self._heavy = _timed(self._with(Build.EXACT), heavy, comparing)
 
-    def _right(self, build: Build, fixtures: Sequence[Fixture], rule: Rule) -> tuple[list[Timed], bytes]:
-        """What the right kernel needs for the cases, alone in a build, and the digest of its code."""
-        module = self._alone(RIGHT, build)
+    def _right_module(self, unit: str, build: Build) -> Module:
+        module = self._alone(unit, RIGHT, build)
         if module is None:
             raise FarmError(f"the right text itself doesn't compile in the {build} build")
-        timed, code = _timed(module, self._entry, fixtures, rule), _code(module)
-        module.close()
-        return timed, code
+        return module
+
+    def _compile_right(self, unit: str) -> Loaded:
+        """As mutants are compiled: with others where the text can be put into a namespace, else alone."""
+        with contextlib.suppress(Rejected):
+            compiled = self._compile(unit, [RIGHT])
+            if compiled.module is not None:
+                return Loaded(compiled.module, compiled.entry)
+            if not unit:
+                raise FarmError(f"the right text itself doesn't compile: {compiled.refused['']}")
+        return Loaded(self._right_module(unit, Build.EXACT))
+
+    def _with(self, build: Build, unit: str = "", loaded: Loaded | None = None, mutant: str = "") -> Program:
+        """The right kernel in a build, with another module in place of one of its own."""
+        right = self._right[build]
+        return [
+            (loaded.module, loaded.entry(mutant, entry)) if loaded and one == unit else (right[one], entry)
+            for one, entry in self._launches
+        ]
 
     def judge(self, mutants: Sequence[Mutant]) -> Iterator[Judgement]:
         """One judgement a mutant, in order."""
-        for first in range(0, len(mutants), BATCH):
-            yield from self._judge_batch(mutants[first : first + BATCH])
+        for unit, several in groupby(mutants, lambda mutant: mutant.unit):
+            mine = list(several)
+            for first in range(0, len(mine), self._size[unit]):
+                yield from self._judge_batch(unit, mine[first : first + self._size[unit]])
 
-    def _compile(self, mutants: Sequence[Mutant]) -> Compiled:
-        return compile_batch(self._text, mutants, self._fresh_folder(), compile_cache())
+    def _compile(self, unit: str, mutants: Sequence[Mutant]) -> Compiled:
+        return compile_batch(self._texts[unit], mutants, self._fresh_folder(), compile_cache())
 
-    def _alone(self, mutant: Mutant, build: Build) -> Module | None:
-        name = f"{self._entry}.cu"
-        return compile_alone(self._text, mutant, build, name, self._fresh_folder(), compile_cache())
+    def _alone(self, unit: str, mutant: Mutant, build: Build) -> Module | None:
+        return compile_alone(self._texts[unit], mutant, build, self._fresh_folder(), compile_cache())
 
     def _fresh_folder(self) -> Path:
         self._made += 1  # a loader knows a file by its name
@@ -70,27 +117,40 @@ class Bench:
         folder.mkdir()
         return folder
 
-    def _judge_batch(self, mutants: Sequence[Mutant]) -> Iterator[Judgement]:
+    def _judge_batch(self, unit: str, mutants: Sequence[Mutant]) -> Iterator[Judgement]:
+        if self._size[unit] == 1:
+            yield self._judge_alone(mutants[0])
+            return
         try:
-            compiled = self._compile(mutants)
+            compiled = self._compile(unit, mutants)
         except Rejected:
             if len(mutants) == 1:
                 raise
             for mutant in mutants:
-                yield from self._judge_batch([mutant])
+                yield from self._judge_batch(unit, [mutant])
             return
         gc.freeze()  # a forked process then touches little of this one's memory
         for mutant in mutants:
             if mutant.name in compiled.refused or compiled.module is None:
-                yield Judgement(mutant.name, Fate.COMPILE, "", compiled.refused[mutant.name], False, False)
-                continue
-            entry = compiled.entries[mutant.name]
-            found = self._further(mutant, try_mutant(compiled.module, entry, self._light))
-            yield Judgement(
-                mutant.name, found.fate, found.case, found.reason[:200], found.relative, found.nmse
-            )
+                yield _uncompiled(mutant, compiled.refused[mutant.name])
+            else:
+                yield self._judged(mutant, Loaded(compiled.module, compiled.entry))
         if compiled.module is not None:
             compiled.module.close()
+
+    def _judge_alone(self, mutant: Mutant) -> Judgement:
+        """Of a text that stands in no namespace."""
+        module = self._alone(mutant.unit, mutant, Build.EXACT)
+        if module is None:
+            return _uncompiled(mutant, "the compiler refuses it")
+        judgement = self._judged(mutant, Loaded(module))
+        module.close()
+        return judgement
+
+    def _judged(self, mutant: Mutant, loaded: Loaded) -> Judgement:
+        program = self._with(Build.EXACT, mutant.unit, loaded, mutant.name)
+        found = self._further(mutant, try_mutant(program, self._light))
+        return Judgement(mutant.name, found.fate, found.case, found.reason[:200], found.relative, found.nmse)
 
     def _further(self, mutant: Mutant, found: Findings) -> Findings:
         """What the check build and the heavy cases add to what the batch has shown."""
@@ -104,32 +164,43 @@ class Bench:
 
     def _check(self, mutant: Mutant, found: Findings) -> None:
         """Alone in the check build, which sees too what overruns into others of its batch."""
-        module = self._alone(mutant, Build.CHECK)
+        module = self._alone(mutant.unit, mutant, Build.CHECK)
         if module is None:
             return
-        if _code(module) == self._right_checked:
+        if _code(module) == self._code[Build.CHECK, mutant.unit]:
             found.fate = Fate.SAME
         else:
-            checked = try_mutant(module, self._entry, self._checked, rule=checking)
+            program = self._with(Build.CHECK, mutant.unit, Loaded(module))
+            checked = try_mutant(program, self._checked, rule=checking)
             found.fate, found.case, found.reason = checked.fate, checked.case, checked.reason
         module.close()
 
     def _finish(self, mutant: Mutant, found: Findings) -> None:
         """The heavy cases, alone in the exact build; the right kernel's code needs none."""
-        module = self._alone(mutant, Build.EXACT)
+        module = self._alone(mutant.unit, mutant, Build.EXACT)
         if module is None:
             return
-        if _code(module) != self._right_exact:
-            found.add(try_mutant(module, self._entry, self._heavy))
+        if _code(module) != self._code[Build.EXACT, mutant.unit]:
+            found.add(try_mutant(self._with(Build.EXACT, mutant.unit, Loaded(module)), self._heavy))
         elif found.fate is Fate.SURVIVED:
             found.fate = Fate.SAME
         module.close()
 
 
-def _timed(module: Module, entry: str, fixtures: Sequence[Fixture], rule: Rule) -> list[Timed]:
+def _uncompiled(mutant: Mutant, said: str) -> Judgement:
+    return Judgement(mutant.name, Fate.COMPILE, "", said, relative=False, nmse=False)
+
+
+def _heard(program: Program, fixtures: Sequence[Fixture]) -> list[Fixture]:
+    """A catalog's cases without the usual rules that its own kernel, right as it declares itself, breaks."""
+    found = [(one, try_mutant(program, [Timed(one, RIGHT_CPU_S)])) for one in fixtures]
+    return [replace(one, deaf=Usual(right.relative, right.nmse)) for one, right in found]
+
+
+def _timed(program: Program, fixtures: Sequence[Fixture], rule: Rule) -> list[Timed]:
     """The cases, cheap ones first, by their cost to the right kernel; FarmError where a rule kills it."""
     unlimited = [Timed(fixture, RIGHT_CPU_S) for fixture in fixtures]
-    right = try_mutant(module, entry, unlimited, rule=rule)
+    right = try_mutant(program, unlimited, rule=rule)
     if right.fate is not Fate.SURVIVED or right.relative or right.nmse:
         raise FarmError(
             f"the right kernel itself is killed by case {right.case}: {right.fate} {right.reason}"
@@ -143,7 +214,9 @@ def _code(module: Module) -> bytes:
     return hashlib.sha256(module.path.read_bytes()).digest()
 
 
-def judge_mutants(text: str, mutants: Sequence[Mutant], fixtures: Sequence[Fixture]) -> Iterator[Judgement]:
-    """Every mutant of a text; FarmError where the right text itself doesn't pass."""
+def judge_mutants(
+    texts: Mapping[str, Text], mutants: Sequence[Mutant], fixtures: Sequence[Fixture]
+) -> Iterator[Judgement]:
+    """Every mutant of a kernel's texts; FarmError where the right kernel itself doesn't pass."""
     with tempfile.TemporaryDirectory() as folder:
-        yield from Bench(text, fixtures, Path(folder)).judge(mutants)
+        yield from Bench(texts, fixtures, Path(folder)).judge(mutants)

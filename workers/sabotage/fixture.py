@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy as np
 from kernels import catalog, dtypes, judge, registry
 from kernels.compare import Compared, Place, compare, never_written, relative_ratio
 from kernels.dtypes import bits, canonical, rounded, values
-from kernels.model import Buffer, BufferArg, Build, Case, Launch, Plan
+from kernels.model import Buffer, BufferArg, Build, Case, Launch, Options, Plan, Role
 from kernels.op import JudgedOp, Truth
-from workers.backend import POISONS, poisoned
+from workers.backend import POISONS, filled
 from workers.files import FileStore
 from workers.host.check import Checker
 from workers.host.memory import Arena
@@ -19,6 +20,7 @@ from workers.host.module import Argument, Module
 from workers.image_cache import ImageCache
 
 TURNS = 2  # lanes, warps and blocks ascending, then descending, each with a poison of its own
+Program = Sequence[tuple[Module, str]]  # of every launch: where it is compiled, and what it is called there
 
 
 @dataclass(frozen=True)
@@ -34,61 +36,84 @@ NMSE_LIMIT = 5e-4  # as llama.cpp's op tests have it
 
 @dataclass(frozen=True)
 class Fixture:
-    """One case, ready to run any text with the signature of the kernel's own launch."""
+    """One case, ready to run any texts with the signatures of the kernel's launches."""
 
     label: str  # shape and family
-    launch: Launch
+    launches: tuple[tuple[Launch, tuple[Argument, ...]], ...]
     arena: Arena
-    args: tuple[Argument, ...]
+    open: tuple[Buffer, ...]  # what is written: filled again before every run
+    given: Mapping[str, np.ndarray]  # what an INOUT buffer of these holds then
     out: Buffer
     truth: Truth
-    twin: np.ndarray
+    twin: np.ndarray | None  # None for a catalog's kernel without one
     place: Place
+    options: Options  # of the compiler
+    deterministic: bool = True
+    deaf: Usual = Usual(relative=False, nmse=False)  # the rules that find the right kernel wrong here
 
-    def run(self, module: Module, entry: str, turn: int) -> np.ndarray:
-        """The output after one launch; raises what the launch raises."""
-        buffer = self.arena.buffers[self.out.name]
-        buffer.view[:] = poisoned(self.out.nbytes, turn, self.out.dtype)
-        launch = self.launch
-        module.launch(entry, launch.grid, launch.block, launch.dynamic_shared_bytes, self.args, turn % TURNS)
-        return self.out.view(buffer.view).copy()
+    def run(self, program: Program, turn: int) -> np.ndarray:
+        """The output after all launches; raises what a launch raises."""
+        self._fill(turn)
+        for (launch, args), (module, entry) in zip(self.launches, program, strict=True):
+            size = launch.grid, launch.block, launch.dynamic_shared_bytes
+            module.launch(entry, *size, args, turn % TURNS)
+        return self.out.view(self.arena.buffers[self.out.name].view).copy()
 
-    def findings(self, module: Module, entry: str) -> list[str]:
-        """What one launch of the check build finds wrong: in either order the same races."""
-        checker, launch = Checker(), self.launch
+    def findings(self, program: Program) -> list[str]:
+        """What one run of the check build finds wrong: in either order the same races."""
+        self._fill(0)
+        checker, known = Checker(), {buffer.name for buffer in self.open if _is_known(buffer)}
         for buffer in self.arena.buffers.values():
-            checker.watch(buffer, buffer.read_only)
-        size = launch.grid, launch.block, launch.dynamic_shared_bytes
-        module.launch(entry, *size, self.args, checker=checker)
+            checker.watch(buffer, buffer.read_only, buffer.name in known)
+        for (launch, args), (module, entry) in zip(self.launches, program, strict=True):
+            size = launch.grid, launch.block, launch.dynamic_shared_bytes
+            module.launch(entry, *size, args, checker=checker)
+            if checker.findings:
+                break
         return checker.findings
+
+    def _fill(self, turn: int) -> None:
+        for buffer in self.open:
+            given = self.given.get(buffer.name)
+            self.arena.buffers[buffer.name].view[:] = filled(buffer, turn) if given is None else given
 
     def broken(self) -> list[str]:
         """Guard bands that were written to; inputs are sealed with theirs."""
-        return self.arena.buffers[self.out.name].broken()
+        return [line for buffer in self.open for line in self.arena.buffers[buffer.name].broken()]
 
-    def compared(self, got: np.ndarray) -> Compared:
-        """Turn 0's output against truth and twin."""
-        return compare(got, self.twin, self.truth, self.place, POISONS[0])
+    def compared(self, got: np.ndarray, turn: int) -> Compared:
+        """A turn's output against truth and twin."""
+        return compare(got, self.twin, self.truth, self.place, self._poison(turn))
+
+    def _poison(self, turn: int) -> int | None:
+        return None if _is_known(self.out) else POISONS[turn]
 
     def usual(self, got: np.ndarray) -> Usual:
         """What the usual rules see; an element nobody wrote is the zero that a fresh buffer holds.
 
-        Where the right kernel itself is outside NMSE, as sums in float16 of products that cancel, that rule
-        is taken to see nothing but NaNs.
+        Where the right kernel itself is outside one of them, as sums in float16 of products that cancel are
+        outside NMSE, that rule is taken to see nothing but NaNs.
         """
-        filled = np.where(never_written(got, POISONS[0]), np.float32(0), values(got))
+        filled = np.where(never_written(got, self._poison(0)), np.float32(0), values(got))
         with np.errstate(all="ignore"):
-            twin = values(self.twin)
-            odd = not np.array_equal(np.isnan(filled), np.isnan(twin))
-            off = relative_ratio(filled, twin) > 1
-            far = self._outside_nmse(filled) and not self._outside_nmse(twin)
-        return Usual(odd or off, odd or far)
+            right = self.truth.want.astype(np.float32) if self.twin is None else values(self.twin)
+            if self.twin is None:  # what only a twin could judge is judged by nobody
+                filled = np.where(self.truth.by_twin, right, filled)
+            odd = not np.array_equal(np.isnan(filled), np.isnan(right))
+            off = relative_ratio(filled, right) > 1
+            far = self._outside_nmse(filled) and not self._outside_nmse(right)
+        return Usual(odd or (off and not self.deaf.relative), odd or (far and not self.deaf.nmse))
 
     def _outside_nmse(self, out: np.ndarray) -> bool:
         error = out.astype(np.float64) - self.truth.want
         counted = np.isfinite(error) & ~self.truth.by_twin
         squared = float(np.sum(np.square(error[counted])))
         return squared > NMSE_LIMIT * float(np.sum(np.square(self.truth.want[counted])))
+
+
+def _is_known(buffer: Buffer) -> bool:
+    """Whether a kernel may read what is in it before it writes."""
+    return buffer.role is Role.INOUT or buffer.fill is not None
 
 
 def same(first: np.ndarray, second: np.ndarray) -> bool:
@@ -109,31 +134,50 @@ def fixtures(kernel_id: str, kind_name: str) -> list[Fixture]:
 
 
 def fixture(case: Case, cache: ImageCache) -> Fixture:
-    """One case, whether or not it is among the quick ones."""
+    """One case, whether or not it is among the quick ones.
+
+    A catalog's kernel is launched and judged as a whole. Of one of the farm's own it is the last launch; what
+    others make for that one is made by their twins.
+    """
     kernel, op = registry.launch_kernel(f"{case.op}/{case.kernel}"), registry.op(case.op)
     assert isinstance(op, JudgedOp)  # kernels of one launch belong to such ops
-    plan = kernel.plan(case)
-    launch = plan.launches[-1]  # its own; what others make for it is made by their twins
-    assert launch.kernel == kernel.id
-    images = judge.twin_outputs(plan, cache.images(case, plan).by_name)
-    step = judge.step_of(launch, plan, images, case.family)
+    plan, whole = kernel.plan(case), registry.self_contained(kernel.id) is not None
+    given = cache.images(case, plan).by_name
+    launches = plan.launches if whole else plan.launches[-1:]
+    (judged,) = plan.checks if whole else launches
+    assert judged.kernel == kernel.id
+    images = _before(plan, given) if whole else judge.twin_outputs(plan, given)
+    step, out = judge.step_of(judged, plan, images, case.family), plan.buffer(judged.buffers["out"])
     with np.errstate(all="ignore"):
-        out = plan.buffer(launch.buffers["out"])
         truth, twin = kernel.truth(op, step), kernel.twin(step)
-    assert twin is not None  # the kernels that are mutated are the farm's own
-    made = rounded(twin, dtypes.dtype(out.dtype))
-    arena = _arena(plan, images, out.name)
-    place = Place(0, launch.kernel, out.name, case.family, -1 if launch.kind else 0)
-    label = f"{case.shape} {case.family}"
-    return Fixture(label, launch, arena, _arguments(launch, plan, arena), out, truth, made, place)
+    written = tuple(buffer for buffer in plan.buffers if buffer.role is not Role.IN) if whole else (out,)
+    arena = _arena(plan, images, {buffer.name for buffer in written})
+    return Fixture(
+        label=f"{case.shape} {case.family}",
+        launches=tuple((launch, _arguments(launch, plan, arena)) for launch in launches),
+        arena=arena,
+        open=written,
+        given={buffer.name: given[buffer.name] for buffer in written if buffer.role is Role.INOUT},
+        out=out,
+        truth=truth,
+        twin=None if twin is None else rounded(twin, dtypes.dtype(out.dtype)),
+        place=Place(0, judged.kernel, out.name, case.family, -1 if judged.kind else 0),
+        options=plan.options,
+        deterministic=plan.deterministic,
+    )
 
 
-def _arena(plan: Plan, images: dict[str, np.ndarray], out: str) -> Arena:
-    """What the launch reads copied and sealed for good, its output open."""
+def _before(plan: Plan, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every buffer's image before a run; zeros for what is filled later."""
+    return {b.name: given[b.name] if b.given else np.zeros(b.nbytes, np.uint8) for b in plan.buffers}
+
+
+def _arena(plan: Plan, images: Mapping[str, np.ndarray], written: set[str]) -> Arena:
+    """What the launches read copied and sealed for good, the rest open."""
     arena = Arena()
     for buffer in plan.buffers:
         placed = arena.place(buffer.name, images[buffer.name], buffer.align)
-        if buffer.name != out:
+        if buffer.name not in written:
             placed.seal()
     return arena
 
@@ -144,5 +188,5 @@ def _arguments(launch: Launch, plan: Plan, arena: Arena) -> tuple[Argument, ...]
         if isinstance(arg, BufferArg):
             args.append(arena.buffers[arg.buffer].address + plan.buffer(arg.buffer).offset)
         else:
-            args.append(float(arg.value) if arg.dtype == "f4" else int(arg.value))
+            args.append(float(arg.value) if arg.dtype.startswith("f") else int(arg.value))
     return tuple(args)

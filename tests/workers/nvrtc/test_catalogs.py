@@ -118,12 +118,18 @@ def test_a_cubin_needs_a_device_of_its_architecture():
     mine = with_cubin(cubin(80))
     here, nvrtc = (ran(mine, SMALL, "Q8_0", backend_name=name) for name in ("host", "nvrtc"))
     assert (here.verdict, nvrtc.verdict) == (Verdict.SKIP, Verdict.SKIP)
-    assert here.reason == f"rows.cubin is a cubin for sm_80: it needs a device, this is {here.device.name}"
-    assert nvrtc.reason == "rows.cubin is a cubin for sm_80: there is nothing to compile, it needs a device"
+    assert (
+        here.reason
+        == f"rows.toml:21: rows.cubin is a cubin for sm_80: it needs a device, this is {here.device.name}"
+    )
+    assert (
+        nvrtc.reason
+        == "rows.toml:21: rows.cubin is a cubin for sm_80: there is nothing to compile, it needs a device"
+    )
     refused = on_board(mine, "sm_86")
     assert refused == (
         Verdict.SKIP,
-        "rows.cubin is a cubin for sm_80, this device is sm_86; build it for sm_86",
+        "rows.toml:21: rows.cubin is a cubin for sm_80, this device is sm_86; build it for sm_86",
         0,
     )
     assert on_board(mine, "sm_80")[2] == 1  # it is given to the board

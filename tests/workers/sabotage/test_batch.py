@@ -11,10 +11,12 @@ from kernels.model import Build
 from kernels.mutants import Mutant
 from workers.backend import Rejected, Unavailable
 from workers.host import compiler
-from workers.sabotage.batch import Compiled, compile_alone, compile_batch, joined
+from workers.sabotage.batch import Compiled, compile_alone, compile_batch
+from workers.sabotage.text import Text
 
 KERNEL, KIND = "matvec/coalesced", "Q4_K"
 TEXT = source.text(KERNEL, KIND)
+WHOLE = Text(TEXT, "text.cu")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def changed(old: str, new: str) -> Mutant:
 
 
 def compiled(cache: Path, folder: Path, *chosen: Mutant) -> Compiled:
-    made = compile_batch(TEXT, chosen, folder, cache)
+    made = compile_batch(WHOLE, chosen, folder, cache)
     if made.module is not None:
         made.module.close()
     return made
@@ -40,16 +42,16 @@ def compiled(cache: Path, folder: Path, *chosen: Mutant) -> Compiled:
 def test_the_prelude_stands_once_unless_a_mutant_changes_it() -> None:
     ours = [m for m in mutants.of_text(TEXT) if m.name.startswith("ENTRY")][:2]
     helper = [m for m in mutants.of_text(TEXT) if m.name.startswith("half_at")][:1]
-    assert joined(TEXT, ours).count("float half_at(") == 1
-    assert joined(TEXT, [*ours, *helper]).count("float half_at(") == 2
+    assert WHOLE.joined(ours).count("float half_at(") == 1
+    assert WHOLE.joined([*ours, *helper]).count("float half_at(") == 2
 
 
 def test_every_mutant_has_an_entry_of_its_own(cache: Path, tmp_path: Path) -> None:
     chosen = mutants.of_text(TEXT)[:5]
     made = compiled(cache, tmp_path, *chosen)
     assert made.refused == {}
-    assert list(made.entries) == [mutant.name for mutant in chosen]
-    assert len(set(made.entries.values())) == 5
+    assert list(made.numbers) == [mutant.name for mutant in chosen]
+    assert len({made.entry(mutant.name) for mutant in chosen}) == 5
 
 
 @pytest.mark.parametrize(
@@ -64,13 +66,13 @@ def test_a_mutant_that_does_not_compile_is_named_and_left_out(
 ) -> None:
     wrong, right = changed(old, new), changed("lane == 0", "lane == 1")
     made = compiled(cache, tmp_path, right, wrong)
-    assert list(made.entries) == [right.name]
+    assert list(made.numbers) == [right.name]
     assert "error" in made.refused[wrong.name]
 
 
 def test_a_batch_of_which_nothing_compiles_has_no_module(cache: Path, tmp_path: Path) -> None:
     made = compiled(cache, tmp_path, changed("lane == 0", "lane == oops"))
-    assert (made.module, made.entries, len(made.refused)) == (None, {}, 1)
+    assert (made.module, made.numbers, len(made.refused)) == (None, {}, 1)
 
 
 def test_an_error_that_names_no_mutant_is_not_guessed_at(
@@ -79,7 +81,7 @@ def test_an_error_that_names_no_mutant_is_not_guessed_at(
     monkeypatch.setattr("workers.sabotage.batch.QUICKLY", ("-no-such-flag",))
     pair = (changed("lane == 0", "lane == 1"), changed("lane == 0", "lane == 2"))
     with pytest.raises(Rejected, match="names a mutant"):
-        compile_batch(TEXT, pair, tmp_path, cache)
+        compile_batch(WHOLE, pair, tmp_path, cache)
 
 
 @pytest.mark.parametrize(("new", "same"), [("0 == lane", True), ("lane == 1", False)])
@@ -92,7 +94,7 @@ def test_equal_code_alone_is_an_equal_file_in_both_builds(
         for number, mutant in enumerate((changed("lane == 0", "lane == 0"), changed("lane == 0", new))):
             folder = tmp_path / f"{build}{number}"
             folder.mkdir()
-            module = compile_alone(TEXT, mutant, build, "text.cu", folder, cache)
+            module = compile_alone(WHOLE, mutant, build, folder, cache)
             assert module is not None
             files.append(module.path.read_bytes())
         assert (files[0] == files[1]) is same
@@ -100,4 +102,4 @@ def test_equal_code_alone_is_an_equal_file_in_both_builds(
 
 def test_one_that_does_not_compile_alone_has_no_module(cache: Path, tmp_path: Path) -> None:
     mutant = changed("lane == 0", "lane == oops")
-    assert compile_alone(TEXT, mutant, Build.CHECK, "text.cu", tmp_path, cache) is None
+    assert compile_alone(WHOLE, mutant, Build.CHECK, tmp_path, cache) is None

@@ -15,6 +15,7 @@ from workers.host import compiler
 from workers.sabotage import Fate, Judgement
 from workers.sabotage.bench import judge_mutants
 from workers.sabotage.fixture import Fixture, fixtures
+from workers.sabotage.text import Text
 
 SILU, NORM = "silu_mul/flat", "rmsnorm/block"
 EXIT = 'extern "C" void _exit(int);\n'
@@ -46,9 +47,13 @@ def planted(text: str, old: str, new: str) -> Mutant:
     return Mutant(f"{old} -> {new}", "planted", 1, 1, text.rindex(old), old, new)
 
 
+def whole(text: str, kernel: str) -> dict[str, Text]:
+    return {"": Text(text, f"{kernel.replace('/', '_')}.cu")}
+
+
 def judged(kernel: str, ready: list[Fixture], *changes: tuple[str, str], before: str = "") -> list[Judgement]:
     text = before + source.text(kernel, "")
-    return list(judge_mutants(text, [planted(text, *change) for change in changes], ready))
+    return list(judge_mutants(whole(text, kernel), [planted(text, *change) for change in changes], ready))
 
 
 INDEX = "out[i] = g /"
@@ -130,7 +135,7 @@ def test_a_crash_is_seen_by_every_rule(silu: list[Fixture]) -> None:
 def test_a_wrong_kernel_has_no_mutants_to_judge(silu: list[Fixture]) -> None:
     text = source.text(SILU, "").replace("* up[i]", "+ up[i]")
     with pytest.raises(FarmError, match="the right kernel itself is killed by case 257 ordinary"):
-        list(judge_mutants(text, [], silu))
+        list(judge_mutants(whole(text, SILU), [], silu))
 
 
 def test_no_process_and_no_file_is_left(silu: list[Fixture], tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from workers.host import compiler
 from workers.sabotage import Fate
 from workers.sabotage.batch import compile_batch
 from workers.sabotage.fixture import fixtures
+from workers.sabotage.text import Text
 from workers.sabotage.trial import CPU_S, WALL_S, Findings, Timed, try_mutant
 
 KERNEL, INDEX = "silu_mul/flat", "out[i] = g /"
@@ -27,10 +28,10 @@ def tried(tmp_path: Path, first: str, wall_s: float = WALL_S) -> Findings:
         pytest.skip(str(reason))
     text = BEFORE + source.text(KERNEL, "")
     mutant = Mutant("it", "planted", 1, 1, text.rindex(INDEX), INDEX, f"{first} {INDEX}")
-    compiled = compile_batch(text, [mutant], tmp_path, tmp_path / "cache")
+    compiled = compile_batch(Text(text, "k.cu"), [mutant], tmp_path, tmp_path / "cache")
     assert compiled.module is not None
     cases = [Timed(fixture, 0.0) for fixture in fixtures(KERNEL, "")[:3]]
-    found = try_mutant(compiled.module, compiled.entries["it"], cases, wall_s)
+    found = try_mutant([(compiled.module, compiled.entry("it"))], cases, wall_s)
     compiled.module.close()
     return found
 

@@ -41,7 +41,8 @@ def dense(kind: str, sizes: list[tuple[int, int]]) -> list[Fixture]:
 
 def mismatches(module: Module, entry: str, case: Fixture) -> int:
     """Outputs that even the usual rule finds wrong."""
-    got = case.run(module, entry, 0).astype(np.float64)
+    got = case.run([(module, entry)], 0).astype(np.float64)
+    assert case.twin is not None
     return int(np.count_nonzero(np.abs(got - case.twin) > RELATIVE * np.maximum(np.abs(case.twin), 1)))
 
 
@@ -66,9 +67,9 @@ def test_the_references_bugs_make_at_least_as_many_outputs_wrong(
     text = source.text(KERNEL, kind)
     assert text.count(right) == 1
     cases = dense(kind, sizes)
-    assert sum(case.twin.size for case in cases) == reference[0]
+    assert sum(case.truth.want.size for case in cases) == reference[0]
     for version, least, most in ((text, 0, 0), (text.replace(right, wrong), reference[1], reference[0])):
         module = Module(compiler.build(version, "k.cu", "exact", cache))
-        wrongs = sum(mismatches(module, cases[0].launch.entry, case) for case in cases)
+        wrongs = sum(mismatches(module, cases[0].launches[0][0].entry, case) for case in cases)
         module.close()
         assert least <= wrongs <= most
