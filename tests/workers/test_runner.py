@@ -273,7 +273,7 @@ def test_of_experts_one_at_a_time_is_decoded() -> None:
     def need(experts: int) -> str:
         shape = Shape.of(rows=64, cols=4096, experts=experts, top_k=1, tokens=1, x_rows=1)
         case = replace(matvec_case(), op="mul_mat_id", kinds=("Q8_0",), shape=shape)
-        return too_large(case, registry.kernel("mul_mat_id/block").plan(case), 10 << 20)
+        return too_large(case, registry.kernel("mul_mat_id/block").plan(case), 12 << 20)
 
     assert need(1) == need(4) == ""
     assert "needs about" in need(64)  # their blocks alone
