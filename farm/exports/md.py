@@ -83,7 +83,7 @@ def _under(
     marks = footing.legend(shown, blank=len(shown) < len(rows) * len(classes))
     lines = ["; ".join(map(escaped, marks)), "; ".join(map(escaped, footing.devices(boards)))]
     lines.append(escaped(footing.provenance(matrix, shown) if dated else footing.evidence(shown)))
-    return "  \n".join([*refused, *(f"{line}." for line in lines)])
+    return "\\\n".join([*refused, *(f"{line}." for line in lines)])
 
 
 def _note(number: int) -> str:

@@ -143,7 +143,7 @@ def test_kernels_lists_those_of_a_catalog_with_their_builds():
         (
             ("run", "matvec/block", "Q4_0", "8x32", "--build", "declared"),
             2,
-            "matvec/block declares no flags of its own",
+            "matvec/block has no build 'declared', it has exact, default",
         ),
     ],
 )

@@ -255,7 +255,7 @@ def test_an_arch_that_the_disassembler_dropped_says_so(nvrtc: Nvrtc) -> None:
 @pytest.fixture
 def forgotten() -> Iterator[None]:
     """Texts and digests are made anew here and behind the test."""
-    cached = (source._text, source._digest)
+    cached = (source._text, source._text_digest, source._digest)
     yield
     for made in cached:
         made.cache_clear()
@@ -265,6 +265,7 @@ def with_cuda(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives a kind another CUDA text."""
     monkeypatch.setitem(registry.kinds(), name, replace(registry.kind(name), cuda=text))
     source._text.cache_clear()
+    source._text_digest.cache_clear()
     source._digest.cache_clear()
 
 
