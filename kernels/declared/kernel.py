@@ -30,6 +30,7 @@ from kernels.model import (
     Device,
     Grid,
     Launch,
+    Layout,
     Options,
     Plan,
     ScalarArg,
@@ -125,7 +126,7 @@ class DeclaredKernel(SelfContained):
         sizes = dict(case.shape.axes) | CONSTANTS
         for operand in self.judged_op.operands(case):
             if isinstance(operand, Matrix):
-                sizes |= _of_matrix(operand, given) | {"batch": _batch(given), **dict(case.shape.axes)}
+                sizes |= _of_matrix(operand, case.layout) | {"batch": _batch(given), **dict(case.shape.axes)}
                 break
         for name, formula in self.declaration.axes:
             sizes[name] = formula.value(sizes)
@@ -305,14 +306,12 @@ def _out_of_range(name: str, value: int, wanted: Range) -> str:
     return ""
 
 
-def _of_matrix(matrix: Matrix, given: tuple[Buffer, ...]) -> dict[str, int]:
-    held = next((buffer for buffer in given if buffer.name == matrix.name and not buffer.packing), None)
-    row_bytes = held.strides[0] if held else matrix.kind.row_bytes(matrix.cols)
+def _of_matrix(matrix: Matrix, layout: Layout) -> dict[str, int]:
     return {
         "block_bytes": matrix.kind.block_bytes,
         "block_elements": matrix.kind.elements,
-        "row_bytes": row_bytes,
-        "row_padding": row_bytes - matrix.kind.row_bytes(matrix.cols),
+        "row_bytes": matrix.kind.row_bytes(matrix.cols) + layout.row_padding,
+        "row_padding": layout.row_padding,
         "blocks": matrix.cols // matrix.kind.elements,
     }
 

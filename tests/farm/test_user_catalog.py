@@ -58,6 +58,39 @@ def test_check_lists_every_mistake_and_exits_with_2(tmp_path):
     assert run.stderr.count("\n") == 1
 
 
+BAD = [  # an edit of the template, and the one line that it gives
+    ("mine.toml", '"weights", "x"', '"wieghts", "x"', "mine.toml:28: no buffer, scalar or size named"),
+    ("mine.toml", "mine.cu::mine", "mine.cu::yours", "mine.toml:27: no __global__ function in mine.cu named"),
+    ("mine.toml", "mine.cu::mine", "../mine.cu::mine", "mine.toml:27: entry_point '../mine.cu::mine'"),
+    ("mine.toml", "mine.cu::mine", "/mine.cu::mine", "mine.toml:27: entry_point '/mine.cu::mine': '/mine.cu"),
+    ("mine.toml", '["ceil_div(rows, warps)"]', '["rows / (warps - 4)"]', "mine.toml:29:6: in 'rows / (warps"),
+    ("mine.toml", '["ceil_div(rows, warps)"]', '["rowz"]', "mine.toml:29:1: in 'rowz': no size named 'rowz'"),
+    ("mine.toml", '["ceil_div(rows, warps)"]', '[1, 65536]', "mine.toml:29: grid.y is 65536 by '65536'"),
+    ("mine.toml", '["warp", "warps"]', '["warp", 33]', "mine.toml:30: block (32, 33, 1) has 1,056 threads"),
+    ("mine.cu", "__global__", '#include "../up.h"\n__global__', "mine.cu:"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "old", "new", "says"), BAD)
+def test_bad_input_is_one_line_with_its_file_and_line(file, old, new, says, tmp_path):
+    farm("catalog", "new", tmp_path / "mine")
+    path = tmp_path / "mine" / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    found = farm("catalog", "check", tmp_path / "mine")
+    assert (found.exit_code, len(found.stdout.splitlines())) == (2, 1), found.stdout
+    assert found.stdout.startswith(says), found.stdout
+    assert farm("catalog", "check", tmp_path / "mine", "--run").stdout == found.stdout  # nothing runs
+
+
+def test_a_folder_with_a_link_out_of_it_is_refused(tmp_path):
+    farm("catalog", "new", tmp_path / "mine")
+    (tmp_path / "mine" / "link.cuh").symlink_to("/etc/hostname")
+    found = farm("catalog", "check", tmp_path / "mine")
+    assert (found.exit_code, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+    assert "link.cuh is a symbolic link; copy what it points at into the catalog" in found.stderr
+
+
 def test_check_says_what_it_looked_at():
     found = farm("catalog", "check", DATA / "engine")
     assert (found.exit_code, found.stdout.startswith(f"{DATA / 'engine'}: 1 kernels, 2 steps, ")) == (0, True)

@@ -418,3 +418,66 @@ def test_a_quantizer_of_ones_own_is_judged_byte_for_byte(edit, verdict):
     assert found.verdict is verdict, found.reason
     assert found.comparison is not None
     assert (found.case.out_dtype, found.comparison.positions) == ("q8_1", 5 * 3 * 36)
+
+
+LADDER = """
+name = "mine"
+op = "matvec"
+kinds = ["Q4_0"]
+layout = "LAYOUT"
+accumulates = "cols"
+[axes]
+quants_pitch = "4 * blocks + row_padding / 4"
+scales_pitch = "blocks + row_padding / SCALE_BYTES"
+[[step]]
+entry_point = "k.cu::mine"
+args = ["weights.quants", "weights.scales", "x", "out", "rows", "blocks", "quants_pitch", "scales_pitch"]
+grid = ["ceil_div(rows, 32)"]
+block = ["warp"]
+"""
+LADDER_CU = """
+#include <cuda_fp16.h>
+__device__ float value(float scale) { return scale; }
+__device__ float value(half scale) { return __half2float(scale); }
+__global__ void mine(const unsigned *quants, const SCALE *scales, const float *x, float *out, int rows,
+                     int blocks, int quants_pitch, int scales_pitch) {
+    const int row = blockIdx.x * 32 + threadIdx.x;
+    if (row >= rows) return;
+    float sum = 0.0f;
+    for (int i = 0; i < 32 * blocks; i++) {
+        const unsigned word = quants[row * quants_pitch + i / 8];
+        const int place = ORDER;
+        sum += value(scales[row * scales_pitch + i / 32]) * (float)((int)(word >> 4 * place & 15) - 8) * x[i];
+    }
+    out[row] = sum;
+}
+"""
+LINEAR, INTERLEAVED = "i % 8", "i % 4 * 2 + i % 8 / 4"  # the place of element i in its word
+LAYOUTS = {
+    "q4_linear_f16": ("half", LINEAR),
+    "q4_interleaved_f16": ("half", INTERLEAVED),
+    "q4_interleaved_f32": ("float", INTERLEAVED),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_kernel_may_read_weights_in_another_layout(layout):
+    scale, order = LAYOUTS[layout]
+    toml = LADDER.replace("LAYOUT", layout).replace("SCALE_BYTES", str(2 if scale == "half" else 4))
+    text = LADDER_CU.replace("SCALE", scale)
+    right = quick(written(k_toml=toml, k_cu=text.replace("ORDER", order)))
+    assert {one.verdict for one in right} == {Verdict.PASS}
+    assert {one.case.packing for one in right} == {layout}
+    assert any(one.case.layout.row_padding for one in right)
+    other = next(one for one in (LINEAR, INTERLEAVED) if one != order)
+    wrong = ran(written(k_toml=toml, k_cu=text.replace("ORDER", other)), SMALL, "Q4_0")
+    assert (wrong.verdict, wrong.comparison and wrong.comparison.positions) == (Verdict.FAIL, 37)
+
+
+def test_a_kernel_of_a_layout_may_refuse_padding():
+    """The padding is each part's, whatever the layout's rows take."""
+    toml = LADDER.replace("LAYOUT", "q4_linear_f16").replace("SCALE_BYTES", "2")
+    toml = toml.replace("[[step]]", "[constraints]\nrow_padding = { most = 0 }\n[[step]]")
+    mine = written(k_toml=toml, k_cu=LADDER_CU.replace("SCALE", "half").replace("ORDER", LINEAR))
+    found = ran(mine, Workload(Shape.of(rows=7, cols=96), layout=Layout(row_padding=64)), "Q4_0")
+    assert (found.verdict, found.reason) == (Verdict.SKIP, "row_padding 64 is more than 0, as declared")
