@@ -200,20 +200,33 @@ class DeclaredKernel(SelfContained):
     def truth(self, op: JudgedOp, step: Step) -> Truth:
         """The op's truth over the activations as the kernel rounds them, with the limit that is declared."""
         changed = {name: how for name, how in self.declaration.computes_on.items() if how is not ComputesOn.X}
-        return self._allowed(self._over(op, step, changed) if changed else op.truth(self, step))
+        truth = self._over(op, step, changed) if changed else op.truth(self, step)
+        return self._allowed(self._whole(truth) if self._multiplies_sums else truth)
+
+    @property
+    def _multiplies_sums(self) -> bool:
+        """Whether scales may meet sums instead of single products."""
+        q8_1 = ComputesOn.Q8_1 in self.declaration.computes_on.values()
+        return q8_1 or (self.arithmetic == "factored" and bool(self.judged_op.matrices))
+
+    def _whole(self, truth: Truth) -> Truth:
+        """A twin, or nobody, judges what is no number: Inf times 0, term by term, may be Inf times a sum."""
+        odd = ~np.isfinite(truth.want)
+        return replace(
+            truth,
+            want=np.where(odd, 0.0, truth.want),
+            limit=np.where(odd, 0.0, truth.limit),
+            by_twin=truth.by_twin | odd,
+        )
 
     def _over(self, op: JudgedOp, step: Step, changed: Mapping[str, ComputesOn]) -> Truth:
-        """The truth over rounded activations; what left their type's range is the twin's.
-
-        A kernel that computes on q8_1 multiplies sums of whole numbers by scales: where the oracle wants
-        anything but a number, Inf times 0 term by term, such a kernel may have Inf times a sum.
-        """
+        """The truth over rounded activations; what left their type's range is the twin's."""
         given = {name: activations.rounded(step.arrays[name], how) for name, how in changed.items()}
         arrays: dict[str, np.ndarray] = {}
         arrays |= {name: np.where(one.lost[..., None], 0.0, one.x) for name, one in given.items()}
         truth = op.truth(self, replace(step, arrays={**step.arrays, **arrays}))
         whole = ComputesOn.Q8_1 in changed.values()
-        by_twin = truth.by_twin | (whole & ~np.isfinite(truth.want))
+        by_twin = truth.by_twin
         for one in given.values():
             by_twin = by_twin | one.lost[..., None]
         open_ = activations.left_open(step, given["x"]) if whole else 0.0

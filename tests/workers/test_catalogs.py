@@ -481,3 +481,47 @@ def test_a_kernel_of_a_layout_may_refuse_padding():
     mine = written(k_toml=toml, k_cu=LADDER_CU.replace("SCALE", "half").replace("ORDER", LINEAR))
     found = ran(mine, Workload(Shape.of(rows=7, cols=96), layout=Layout(row_padding=64)), "Q4_0")
     assert (found.verdict, found.reason) == (Verdict.SKIP, "row_padding 64 is more than 0, as declared")
+
+
+GEMV = """
+name = "mine"
+op = "matvec"
+kinds = ["Q4_0"]
+arithmetic = "ARITHMETIC"
+[inputs.weights]
+align = 2
+[constraints]
+row_padding = { most = 0 }
+[[step]]
+entry_point = "k.cu::mine"
+args = ["weights", "x", "out", "rows", "blocks"]
+grid = ["rows"]
+block = [1]
+"""
+GEMV_CU = """
+#include <cuda_fp16.h>
+struct Block { half d; unsigned char qs[16]; };
+__global__ void mine(const Block *w, const float *x, float *out, int rows, int blocks) {
+    float sum = 0.0f;
+    for (int b = 0; b < blocks; b++) {
+        const Block &block = w[(long long)blockIdx.x * blocks + b];
+        float dot = 0.0f;
+        for (int i = 0; i < 32; i++)
+            dot += (float)((block.qs[i % 16] >> i / 16 * 4 & 15) - 8) * x[b * 32 + i];
+        sum += __half2float(block.d) * dot;
+    }
+    out[blockIdx.x] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize(("arithmetic", "verdict"), [("factored", Verdict.PASS), ("decoded", Verdict.FAIL)])
+def test_inf_times_a_sum_is_no_fault_of_a_kernel_that_multiplies_sums(arithmetic, verdict):
+    """The oracle has Inf times 0, NaN, where such a kernel has Inf times what is left."""
+    mine = written(k_toml=GEMV.replace("ARITHMETIC", arithmetic), k_cu=GEMV_CU)
+    found = ran(mine, Workload(Shape.of(rows=40, cols=32)), "Q4_0", family="specials")
+    assert found.verdict is verdict, found.reason
+    assert found.comparison is not None
+    assert 20 < found.comparison.positions <= 40
+    wrong = written(k_toml=GEMV.replace("ARITHMETIC", arithmetic), k_cu=GEMV_CU.replace("- 8", "- 7"))
+    assert ran(wrong, Workload(Shape.of(rows=40, cols=32)), "Q4_0", family="specials").verdict is Verdict.FAIL
