@@ -2,11 +2,13 @@
 
 held(s) -> tuple[Held, ...]                     # live attempts, the longest first
 ended(s, since_us) -> tuple[Ended, ...]         # attempts that brought a line, by campaign and board
+places(s, campaign_id) -> tuple[PlaceNow, ...]  # how far a campaign is, by class and backend
 cells_version(s) · work_version(s)              # differ after every change of what is known, of what goes on
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -14,7 +16,7 @@ import sqlalchemy as sa
 from db.cases import case_of
 from db.session import Session
 from db.tables import LIVE, attempt, bug, campaign, capability, cases, device, exam, job, pack
-from kernels.model import Case
+from kernels.model import Case, Verdict
 
 Version = tuple[object, ...]
 
@@ -70,6 +72,30 @@ def ended(s: Session, since_us: int) -> tuple[Ended, ...]:
         .order_by(job.c.campaign_id, attempt.c.device)
     )
     return tuple(Ended(*row) for row in s.execute(query))
+
+
+@dataclass(frozen=True)
+class PlaceNow:
+    """How far a campaign is on a device class and backend."""
+
+    device_class: str
+    backend: str
+    waiting: int
+    leased: int
+    verdicts: tuple[tuple[Verdict, int], ...]  # worst first
+
+
+def places(s: Session, campaign_id: int) -> tuple[PlaceNow, ...]:
+    """Where a campaign has jobs, by class and backend."""
+    columns = job.c.device_class, job.c.backend, job.c.state, job.c.verdict
+    query = sa.select(*columns, sa.func.count()).where(job.c.campaign_id == campaign_id).group_by(*columns)
+    counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for device_class, backend, state, verdict, count in s.execute(query):
+        counts[device_class, backend][verdict or state] += count
+    return tuple(
+        PlaceNow(*place, of["waiting"], of["leased"], tuple((one, of[one]) for one in Verdict if of[one]))
+        for place, of in sorted(counts.items())
+    )
 
 
 def cells_version(s: Session) -> Version:

@@ -109,10 +109,12 @@ def representatives(rows: Iterable[Any]) -> set[str]:
     return {row.case_id for row in chosen.values()}
 
 
-def jobs_of(s: Session, campaign_id: int, verdicts: Collection[Verdict] = ()) -> tuple[JobRow, ...]:
+def jobs_of(
+    s: Session, campaign_id: int, verdicts: Collection[Verdict] = (), most: int | None = None
+) -> tuple[JobRow, ...]:
     """The jobs of a campaign in the order in which they are leased; all, or those that ended like that."""
     mine = job.c.campaign_id == campaign_id
-    return _jobs(s, sa.and_(mine, job.c.verdict.in_(verdicts)) if verdicts else mine)
+    return _jobs(s, sa.and_(mine, job.c.verdict.in_(verdicts)) if verdicts else mine, most)
 
 
 def job_row(s: Session, job_id: int) -> JobRow:
@@ -216,7 +218,7 @@ def _refuse(
     return ids
 
 
-def _jobs(s: Session, where: sa.ColumnElement[bool]) -> tuple[JobRow, ...]:
+def _jobs(s: Session, where: sa.ColumnElement[bool], most: int | None = None) -> tuple[JobRow, ...]:
     names = [name for name in JobRow.__dataclass_fields__ if name in job.c]
     planned = [planned_table.c[name] for name in ("repeats", "source_digest", "inputs_digest")]
     query = (
@@ -225,6 +227,7 @@ def _jobs(s: Session, where: sa.ColumnElement[bool]) -> tuple[JobRow, ...]:
         .join(cases, cases.c.case_id == job.c.case_id)
         .where(where)
         .order_by(job.c.id)
+        .limit(most)
     )
     return tuple(_job_row(dict(row._mapping)) for row in s.execute(query))
 

@@ -68,6 +68,11 @@ def read_activity(s: Session, now_us: int, celsius: dict[str, float] | None = No
     return Activity(now_us, tuple(_campaign(row, ended, now_us) for row in rows), older, tuple(boards))
 
 
+def campaign_now(s: Session, row: CampaignRow, now_us: int) -> CampaignNow:
+    """One campaign with its pace."""
+    return _campaign(row, activity.ended(s, now_us - WINDOW_US), now_us)
+
+
 def _campaign(row: CampaignRow, ended: Iterable[Ended], now_us: int) -> CampaignNow:
     pace = per_minute([one for one in ended if one.campaign_id == row.id], now_us) if row.is_open else 0.0
     left = row.jobs - row.done

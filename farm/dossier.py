@@ -57,7 +57,7 @@ def of_cell(s: Session, matrix: Matrix, name: str) -> tuple[Dossier, ...]:
     by_class: dict[str, list[Cell]] = {}
     for cell in find_cells(matrix, name):
         by_class.setdefault(cell.device_class, []).append(cell)
-    return tuple(_of_parts(s, parts) for parts in by_class.values())
+    return tuple(of_parts(s, parts) for parts in by_class.values())
 
 
 def of_job(s: Session, job_id: int) -> Dossier:
@@ -69,7 +69,8 @@ def of_job(s: Session, job_id: int) -> Dossier:
     return _dossier(s, f"job {job_id}", job.case, job.backend, line=line, job=job)
 
 
-def _of_parts(s: Session, parts: Sequence[Cell]) -> Dossier:
+def of_parts(s: Session, parts: Sequence[Cell]) -> Dossier:
+    """The dossier of one class' boards and builds."""
     merged, worst = merge(parts), worst_of(counting(parts))
     if worst.verdict is None:
         return _never_run(merged, parts)

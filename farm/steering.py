@@ -41,7 +41,14 @@ def cancel(database: Database, campaign_id: int, now_us: int) -> CampaignRow:
         return campaign.campaign_row(s, campaign_id)
 
 
-ACTIONS: dict[str, Callable[[Database, int, int], CampaignRow]] = {"pause": pause, "cancel": cancel}
+def go_on(database: Database, campaign_id: int, now_us: int) -> CampaignRow:
+    """Has a paused campaign's jobs leased again, by whichever farm is at work."""
+    with database.writing() as s:
+        row = campaign.campaign_row(s, campaign_id)
+        if not row.is_open or row.paused_us is None:
+            raise FarmError(f"campaign {campaign_id} isn't paused")
+        campaign.unpause(s, campaign_id)
+        return campaign.campaign_row(s, campaign_id)
 
 
 def retry(database: Database, campaign_id: int, verdicts: Collection[Verdict], now_us: int) -> Submitted:
@@ -70,6 +77,22 @@ def retry(database: Database, campaign_id: int, verdicts: Collection[Verdict], n
         )
         add_jobs(s, made, [(job.case_id, Target(job.backend, job.device_class)) for job in jobs], now_us)
     return Submitted(made, len(jobs))
+
+
+def retry_bad(database: Database, campaign_id: int, now_us: int) -> CampaignRow:
+    """As `retry`, of every job with a bad verdict; whichever farm is at work runs them."""
+    made = retry(database, campaign_id, BAD, now_us).campaign_id
+    with database.reading() as s:
+        return campaign.campaign_row(s, made)
+
+
+# What a person may do to a campaign from afar; gives the campaign to look at.
+ACTIONS: dict[str, Callable[[Database, int, int], CampaignRow]] = {
+    "pause": pause,
+    "resume": go_on,
+    "cancel": cancel,
+    "retry": retry_bad,
+}
 
 
 def retry_and_finish(url: str, campaign_id: int, verdicts: Collection[Verdict], way: Way) -> int:

@@ -8,9 +8,9 @@ from importlib.resources import files
 
 from farm import footing
 from farm.exports import Export
-from farm.marks import FLAGS, LEGEND, NEVER_RUN, tally
+from farm.marks import FLAGS, LEGEND, LETTERS, NEVER_RUN, tally
 from farm.matrix import Cell, Column, Matrix
-from farm.web.grid import LETTERS, RUNG_LETTERS, table
+from farm.web.grid import COMPILED, RUNG_LETTERS, table
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 # A cell that was cut is empty and stays blank; one that nobody ran has its mark written out.
@@ -24,7 +24,7 @@ def render(matrix: Matrix) -> str:
     """Device classes side by side, a row per kernel, kind and build."""
     by_class = matrix.by_class()
     notes = footing.footnotes(by_class.cells)
-    body = table(by_class, lambda cell: _note(cell, notes))
+    body = table(matrix, lambda cell: _note(cell, notes))
     parts = [
         "<!doctype html>", '<html lang="en">', '<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
@@ -67,7 +67,10 @@ def _legend() -> str:
     )
     rows.append(("", footing.BLANK.partition(": ")[2], ""))
     lines = "".join(f"<tr><td>{'<td>'.join(map(_text, row))}" for row in rows)
-    shade = "The darker a pass, the nearer its worst element came to its limit; bold: the twin's own bits."
+    shade = (
+        "The darker a pass, the nearer its worst element came to its limit; underlined: the twin's own bits; "
+        f"{COMPILED}: compiled for that architecture, nothing ran."
+    )
     return f"<h2>Legend</h2><table><tbody>{lines}</table><p>{shade}</p>"
 
 

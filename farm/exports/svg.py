@@ -7,9 +7,9 @@ from html import escape
 
 from farm import footing
 from farm.exports import Export
-from farm.marks import FLAGS, LEGEND, NEVER_RUN, signs
+from farm.marks import FLAGS, LEGEND, LETTERS, NEVER_RUN, signs
 from farm.matrix import Cell, Matrix
-from farm.web.grid import LETTERS, shade
+from farm.web.grid import shade
 from kernels.model import Verdict
 
 WIDE, HIGH = 30, 16  # pixels of a cell

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
-from collections.abc import AsyncIterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
+from urllib.parse import urlencode
 
-from fastapi import FastAPI, Form, Request, Response
-from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, StreamingResponse
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from markupsafe import Markup
+from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 
-from db.activity import work_version
 from db.session import Database
-from farm import exports, own, steering
+from farm import exports, own
 from farm.held import Holder
 from farm.marks import timestamp
-from farm.web import data, grid
-from farm.web.data import Reader
-from farm.web.pages import Page, pages
-from farm.web.query import KEYS
-from farm.web.security import COOKIE, Door, Forbidden, guard
+from farm.web import compared
+from farm.web.actions import add_actions, add_login
+from farm.web.events import add_events
+from farm.web.pages import Page, pages, templates
+from farm.web.query import KEYS, parse, with_words
+from farm.web.reader import PARTS, Reader
+from farm.web.security import Door, Forbidden, guard
 from kernels.errors import FarmError, UnknownName, UsageError
 
 HERE = Path(__file__).parent
-EVENT_S = 1.0  # between looks at the database, while somebody watches
+KEPT = {"Cache-Control": "max-age=86400"}  # of what changes with a new version only
+PACKED = 4  # of 9: a matrix of a megabyte is packed in 20 ms
+COMPARED = 300  # cells of a sort that a page shows
+LISTS = (*PARTS, "verdict", "flag")  # keys of the filter that have a list
 Record = dict[str, Any]
 
 
@@ -49,29 +53,50 @@ def application(database: Database, door: Door) -> FastAPI:
         openapi_url="/api/openapi.json",
     )
     app.middleware("http")(guard(door))
-    app.add_middleware(GZipMiddleware, minimum_size=2000)
+    app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=PACKED)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
-    page = pages(door)
+    made = templates()
+    page = pages(door, made)
+    _errors(app, page)
+    _pages(app, reader, page)
+    _matrix_page(app, reader, page)
+    _api(app, reader)
+    add_login(app, door, page)
+    add_actions(app, reader, door)
+    add_events(app, reader, made)
 
-    @app.exception_handler(FarmError)
-    def failed(request: Request, error: FarmError) -> Response:
-        status = 403 if isinstance(error, Forbidden) else 404 if isinstance(error, UnknownName) else 400
-        line = " ".join(str(error).split())
+    @app.get("/plotly.js", include_in_schema=False)
+    def plotly() -> Response:
+        return FileResponse(plotly_js(), media_type="text/javascript", headers=KEPT)
+
+    reader.warm()
+    return app
+
+
+def _errors(app: FastAPI, page: Page) -> None:
+    """One line, as JSON for whoever asked for JSON."""
+
+    def answer(request: Request, status: int, line: str) -> Response:
+        line = " ".join(line.split())
         if request.url.path.startswith("/api/"):
             return JSONResponse({"error": line}, status)
         return page("error", request, status, line=line)
 
-    _pages(app, reader, page)
-    _api(app, reader)
-    _actions(app, database, door, page)
-    _events(app, database, reader)
+    @app.exception_handler(FarmError)
+    def failed(request: Request, error: FarmError) -> Response:
+        status = 403 if isinstance(error, Forbidden) else 404 if isinstance(error, UnknownName) else 400
+        return answer(request, status, str(error))
 
-    @app.get("/plotly.js", include_in_schema=False)
-    def plotly() -> Response:
-        kept = {"Cache-Control": "max-age=86400"}
-        return FileResponse(plotly_js(), media_type="text/javascript", headers=kept)
+    @app.exception_handler(HTTPException)
+    def refused(request: Request, error: HTTPException) -> Response:
+        if error.status_code != 404:
+            return answer(request, error.status_code, str(error.detail))
+        return answer(request, 404, f"there is no page {request.url.path[:200]}")
 
-    return app
+    @app.exception_handler(RequestValidationError)
+    def malformed(request: Request, error: RequestValidationError) -> Response:
+        told = error.errors()[0]
+        return answer(request, 422, f"{'.'.join(map(str, told['loc']))}: {told['msg']}")
 
 
 def _pages(app: FastAPI, reader: Reader, page: Page) -> None:
@@ -79,27 +104,11 @@ def _pages(app: FastAPI, reader: Reader, page: Page) -> None:
     def overview(request: Request) -> Response:
         return page("overview", request, **reader.overview())
 
-    @app.get("/matrix", include_in_schema=False)
-    def matrix(request: Request, q: str = "") -> Response:
-        try:
-            found, query = reader.matrix(q)
-        except UsageError as error:
-            return page("filter", request, 400, q=q, complaint=str(error), keys=KEYS)
-        return page(
-            "matrix",
-            request,
-            q=query.text,
-            complaint="",
-            keys=KEYS,
-            table=Markup(grid.table(found)),
-            counts=data.counts(found.cells),
-            digest=found.catalog_digest,
-            generated=timestamp(found.generated_us),
-        )
-
     @app.get("/cell/{name:path}", include_in_schema=False)
     def cell(request: Request, name: str) -> Response:
-        return page("cell", request, charts=True, **reader.cell(name))
+        found = reader.cell(name)
+        charted = [row for row in reversed(found["history"]) if row["margin"] is not None]
+        return page("cell", request, charts=bool(charted), charted=charted, **found)
 
     @app.get("/device/{slug}", include_in_schema=False)
     def device(request: Request, slug: str) -> Response:
@@ -111,19 +120,52 @@ def _pages(app: FastAPI, reader: Reader, page: Page) -> None:
 
     @app.get("/compare", include_in_schema=False)
     def compare(request: Request, a: str = "", b: str = "") -> Response:
-        return page("compare", request, a=a, b=b, changes=_compared(reader, a, b) if a and b else {})
+        complaint, status = "", 200
+        changes: Record = {}
+        try:
+            changes = reader.compare(a, b) if a and b else {}
+        except UsageError as error:
+            complaint, status = str(error), 400
+        about: Record = {"sides": compared.SIDES, "meanings": compared.MEANINGS, "most": COMPARED}
+        return page("compare", request, status, a=a, b=b, complaint=complaint, changes=changes, **about)
+
+
+def _matrix_page(app: FastAPI, reader: Reader, page: Page) -> None:
+    @app.get("/matrix", include_in_schema=False)
+    def matrix(request: Request, q: str = "", builds: str = "") -> Response:
+        chosen = {key: value for key in LISTS if (value := request.query_params.get(key)) is not None}
+        if chosen:  # the form's lists, which become words
+            asked = {"q": with_words(q, chosen), "builds": builds}
+            return RedirectResponse(f"/matrix?{urlencode(asked)}".removesuffix("&builds="), 303)
+        shown: Record = {"q": q, "apart": builds == "apart", "keys": KEYS, "complaint": ""}
+        try:
+            query = parse(q)
+        except UsageError as error:
+            choices = reader.choices(None)
+            return page("matrix", request, 400, **shown | {"complaint": str(error)}, choices=choices)
+        table = reader.table(query.text, builds == "apart")
+        return page(
+            "matrix",
+            request,
+            **shown | {"q": query.text},
+            choices=reader.choices(query),
+            table=Markup(table.html),
+            counts=table.counts,
+            digest=table.matrix.catalog_digest,
+            generated=timestamp(table.matrix.generated_us),
+        )
 
 
 def _api(app: FastAPI, reader: Reader) -> None:
     @app.get("/api/overview")
     def overview() -> Record:
-        """Campaigns, devices, newest bad cells and counts."""
+        """Campaigns, boards, newest bad cells and counts."""
         return reader.overview()
 
     @app.get("/api/matrix")
     def matrix(q: str = "") -> Record:
-        """The JSON export of the cells that the filter line lets through."""
-        found: Record = json.loads(exports.export("json").render(reader.matrix(q)[0]))
+        """The JSON export of the cells that the filter line lets through, one for each board and build."""
+        found: Record = json.loads(exports.export("json").render(reader.matrix(q)))
         return found
 
     @app.get("/api/cell/{name:path}")
@@ -133,66 +175,15 @@ def _api(app: FastAPI, reader: Reader) -> None:
 
     @app.get("/api/device/{slug}")
     def device(slug: str) -> Record:
-        """A board, its fingerprint and its standing in its class."""
+        """A board, its fingerprints and its standing in its class."""
         return reader.device(slug)
 
     @app.get("/api/campaign/{campaign_id}")
     def campaign(campaign_id: int) -> Record:
-        """A campaign and its bad jobs."""
+        """A campaign, where it runs, and its bad jobs."""
         return reader.campaign(campaign_id)
 
     @app.get("/api/compare")
     def compare(a: str, b: str) -> Record:
-        """Cells that two filter lines' matrices disagree on, row by row."""
-        return _compared(reader, a, b)
-
-
-def _compared(reader: Reader, a: str, b: str) -> Record:
-    return data.changes(reader.matrix(a)[0], reader.matrix(b)[0])
-
-
-def _actions(app: FastAPI, database: Database, door: Door, page: Page) -> None:
-    @app.get("/login", include_in_schema=False)
-    def ask(request: Request) -> Response:
-        return page("login", request, complaint="")
-
-    @app.post("/login", include_in_schema=False)
-    def login(request: Request, token: Annotated[str, Form()]) -> Response:
-        request.scope["headers"] = [*request.scope["headers"], (b"authorization", f"Bearer {token}".encode())]
-        if not door.knows(Request(request.scope)):
-            return page("login", request, 403, complaint="that is not the token in .farm/web.token")
-        answer = RedirectResponse("/", 303)
-        secure = request.url.scheme == "https"
-        answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure)
-        return answer
-
-    @app.post("/campaign/{campaign_id}/{action}")
-    def act(request: Request, campaign_id: int, action: str) -> Response:
-        """Pauses or cancels a campaign; needs the token."""
-        door.demand_actor(request)
-        if action not in steering.ACTIONS:
-            raise UnknownName("action", action, list(steering.ACTIONS))
-        steering.ACTIONS[action](database, campaign_id, time.time_ns() // 1000)
-        return RedirectResponse(f"/campaign/{campaign_id}", 303)
-
-
-def _events(app: FastAPI, database: Database, reader: Reader) -> None:
-    def version() -> object:
-        with database.reading() as s:
-            return work_version(s)
-
-    @app.get("/events", include_in_schema=False)
-    async def events(request: Request) -> Response:
-        async def stream() -> AsyncIterator[str]:
-            seen: object = None
-            while not await request.is_disconnected():
-                now = await asyncio.to_thread(version)
-                if now != seen:
-                    seen = now
-                    told = json.dumps(await asyncio.to_thread(reader.overview), allow_nan=False)
-                    yield f"event: overview\ndata: {told}\n\n"
-                else:
-                    yield ": still here\n\n"
-                await asyncio.sleep(EVENT_S)
-
-        return StreamingResponse(stream(), media_type="text/event-stream")
+        """Cells that two sides disagree on: campaign:N, source:DIGEST, at:DAY, or a filter line."""
+        return reader.compare(a, b)

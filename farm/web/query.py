@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -23,6 +23,7 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 }  # fmt: skip
 DAY_US = 86_400_000_000
 MOST_LENGTH = 500
+DATED = {"since", "before"}  # keys that count from now
 
 Test = Callable[[Cell, Column, int], bool]  # cell, its column, now in microseconds
 
@@ -33,6 +34,17 @@ class Query:
 
     text: str
     tests: tuple[tuple[Test, ...], ...]
+
+    @property
+    def first(self) -> dict[str, str]:
+        """The first value of every key."""
+        words = (word.partition(":") for word in reversed(self.text.split()))
+        return {key.lower(): value for key, colon, value in words if colon}
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether what fits is another tomorrow."""
+        return not DATED.isdisjoint(self.first)
 
     def fits(self, cell: Cell, column: Column, now_us: int) -> bool:
         return all(any(test(cell, column, now_us) for test in either) for either in self.tests)
@@ -54,6 +66,12 @@ def parse(text: str) -> Query:
         else:
             by_key.setdefault(key.lower(), []).append(KEYS[key.lower()][0](value))
     return Query(" ".join(text.split()), tuple(map(tuple, by_key.values())))
+
+
+def with_words(text: str, chosen: Mapping[str, str]) -> str:
+    """A line in which each key has the value chosen and no other; an empty one takes the key out."""
+    kept = [word for word in text.split() if word.partition(":")[0].lower() not in chosen]
+    return " ".join([*kept, *(f"{key}:{value}" for key, value in chosen.items() if value)])
 
 
 def _anywhere(word: str) -> Test:

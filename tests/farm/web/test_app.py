@@ -60,7 +60,10 @@ def test_a_page_has_a_json_twin_that_is_described(visitor: TestClient, path: str
 
 def test_the_matrix_shows_what_ran_and_what_never_did(visitor: TestClient) -> None:
     text = visitor.get("/matrix?q=op:matvec+kernel:block+device:cpu*").text
-    assert '<th data-at="matvec/block/Q4_0/exact">' in text
+    assert re.search(r'<tr><th data-at="matvec/block/Q4_0">Q4_0<td><td \w>P<tr>', text)  # host, twin
+    assert '<tr><th data-at="matvec/block/Q4_1">Q4_1<td><td><tr>' in text
+    apart = visitor.get("/matrix?q=op:matvec+kernel:block+backend:twin&builds=apart").text
+    assert re.search(r'<th data-at="matvec/block/Q4_0/exact">Q4_0 <i>exact</i><td \w>P', apart)
     cells = json.loads(visitor.get("/api/matrix?q=verdict:pass").text)["cells"]
     assert {(cell["kind"], cell["build"], cell["verdict"]) for cell in cells} == {
         ("Q4_0", "exact", "PASS"), ("Q4_0", "default", "PASS"),
@@ -69,7 +72,7 @@ def test_the_matrix_shows_what_ran_and_what_never_did(visitor: TestClient) -> No
 
 def test_a_cell_is_drilled_to_its_bytes(visitor: TestClient) -> None:
     text = visitor.get(f"/cell/{CELL}/exact").text
-    for words in ("worst element", "Block of Q4_0", "as it ran", "farm run --case", "History"):
+    for words in ("Worst element", "Block of Q4_0", "as it ran", "farm run --case", "History"):
         assert words in text
     told = visitor.get(f"/api/cell/{CELL}/exact").json()
     assert len(told["history"]) == 2
@@ -80,6 +83,9 @@ def test_a_cell_is_drilled_to_its_bytes(visitor: TestClient) -> None:
     ("path", "status", "why"),
     [
         ("/matrix?q=foo:bar", 400, "no filter named &#39;foo&#39;"),
+        ("/compare?a=campaign:x&b=campaign:1", 400, "campaign &#39;x&#39; is no number"),
+        ("/nowhere", 404, "there is no page /nowhere"),
+        ("/campaign/x", 422, "campaign_id: Input should be a valid integer"),
         ("/cell/nowhere/twin/matvec/block/Q4_0", 404, "no device named &#39;nowhere&#39;"),
         ("/cell/x", 400, "is not written DEVICE/BACKEND"),
         ("/device/nothing", 404, "no device named &#39;nothing&#39;"),
@@ -98,6 +104,8 @@ def test_actions_want_the_token(visitor: TestClient) -> None:
     assert visitor.post("/campaign/1/cancel").status_code == 403
     assert visitor.post("/campaign/1/cancel", headers=BEARER).status_code == 400  # it is closed
     assert visitor.post("/campaign/1/explode", headers=BEARER).status_code == 404
+    assert visitor.post("/bugs", data={"cell": CELL, "url": "https://bugs.example/1"}).status_code == 403
+    assert visitor.post("/bugs/1/unlink", data={"cell": CELL}).status_code == 403
     elsewhere = BEARER | {"Origin": "http://evil.example"}
     assert visitor.post("/campaign/1/cancel", headers=elsewhere).status_code == 403
 
@@ -107,12 +115,12 @@ def test_a_login_gives_a_cookie_that_scripts_and_strangers_do_not_get(visitor: T
     said = visitor.post("/login", data={"token": SECRET}, follow_redirects=False)
     assert said.status_code == 303
     assert {"HttpOnly", "SameSite=strict"} <= set(said.headers["set-cookie"].split("; "))
-    assert "may act" in visitor.get("/").text
+    assert "you may act" in visitor.get("/").text
 
 
 def test_off_loopback_nothing_is_shown_without_the_token(database: Database) -> None:
     client = TestClient(application(database, Door(SECRET, private=True, hosts=())))
-    for path in (*PAGES[:-1], "/api/overview", "/events", "/plotly.js"):
+    for path in (*PAGES[:-1], "/api/overview", "/events/overview", "/plotly.js"):
         assert client.get(path).status_code == 403
     assert client.get("/login").status_code == 200
     assert client.get("/", headers=BEARER).status_code == 200
@@ -140,6 +148,5 @@ def test_a_hostile_name_stays_text() -> None:
     )  # fmt: skip
     text = grid.table(Matrix((replace(column, device=""),), (cell,), "d", 1))
     assert "<script" not in text
-    assert (
-        text.count("&lt;script&gt;") == 5
-    )  # address and name of the row, address and title of the column… and its name
+    # Address, kernel and name of the row; address and title and name of the column.
+    assert text.count("&lt;script&gt;") == 5

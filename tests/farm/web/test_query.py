@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from farm.matrix import Cell, Column
-from farm.web.query import DAY_US, KEYS, parse
+from farm.web.query import DAY_US, KEYS, parse, with_words
 from kernels.errors import UsageError
 from kernels.model import Verdict
 
@@ -91,3 +91,11 @@ def test_every_key_has_an_example_that_parses() -> None:
     assert len(examples) == 13
     for example in examples:
         assert len(parse(example).tests) == 1
+
+
+def test_a_chosen_value_replaces_its_keys_words() -> None:
+    line = "coalesced kind:Q4_0 KIND:Q5_0 verdict:fail"
+    assert with_words(line, {"kind": "Q6_K"}) == "coalesced verdict:fail kind:Q6_K"
+    assert with_words(line, {"kind": "", "op": "ffn"}) == "coalesced verdict:fail op:ffn"
+    assert parse(line).first == {"kind": "Q4_0", "verdict": "fail"}
+    assert [parse(text).is_dated for text in ("since:3d", "op:ffn", "before:3d")] == [True, False, True]
