@@ -43,8 +43,9 @@ def by_cell() -> dict[CellName, list[Case]]:
 
 
 CASES = by_cell()
-# What is accessed depends on a kernel's text and on its kind's decode: every decode in the kernels that the others
-# are made like, and every kernel with kinds of each sort. `farm submit --all-kinds --check` runs them all.
+# What is accessed depends on a kernel's text and on its kind's decode: every decode in the kernels that
+# the others are made like, and every kernel with kinds of each sort. `farm submit --all-kinds --check` runs
+# them all.
 ALIKE = ("matvec/block", "matvec/coalesced", "mul_mm/reference")
 SORTS = ("F32", "Q4_0", "Q6_K", "IQ2_S", "NVFP4", "Q4_K+Q4_K+Q6_K")
 CHECKED = [cell for cell in CASES if f"{cell.op}/{cell.kernel}" in ALIKE or cell.kind in SORTS]
