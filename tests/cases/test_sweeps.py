@@ -14,6 +14,7 @@ import pytest
 
 from farm import exports
 from farm.matrix import Matrix, Row
+from farm.web import grid
 from kernels import catalog
 from kernels.model import Build, Case, Evidence, Verdict
 from tests.cases.fakes.wanton import HANGS, endless
@@ -94,11 +95,34 @@ def in_json(text: str, row: Row) -> str | None:
     return verdict
 
 
-READ = {"md": (in_md, "·"), "csv": (in_csv, ""), "json": (in_json, None)}
+def in_html(text: str, row: Row) -> str:
+    """A cell has its verdict's letter."""
+    letter = re.search(rf'data-at="{"/".join(row)}">Q4_0<td[^>]*>([^<]*)', text)
+    assert letter is not None
+    return {grid.LETTERS[verdict]: verdict.value for verdict in Verdict}.get(letter[1], letter[1])
+
+
+def in_svg(text: str, row: Row) -> str:
+    (tip,) = re.findall(rf"<title>[^<]*/{'/'.join(row)}: ([^<]*)</title>", text)
+    return str(tip)
+
+
+READ = {
+    "md": (in_md, "·"),
+    "csv": (in_csv, ""),
+    "json": (in_json, None),
+    "html": (in_html, "·"),
+    "svg": (in_svg, "never run"),
+}
 
 
 def test_case_18_never_run_is_read_from_every_export() -> None:
-    assert sorted(READ) == exports.names()
+    """ops-csv knows yes and no alone: what nobody ran has no line there."""
+    assert sorted([*READ, "ops-csv"]) == exports.names()
+    text = exports.export("ops-csv").render(added_to_the_catalog())
+    told = {row.kernel: f"kernel={row.kernel}," in text for row in (*VERDICT_ROWS.values(), NEVER)}
+    assert told == {row.kernel: row is not NEVER for row in (*VERDICT_ROWS.values(), NEVER)}
+    assert text.count('"yes"') == 1
 
 
 @pytest.mark.parametrize("name", READ)
