@@ -141,7 +141,7 @@ def test_second_use_installs_nothing(checkout: Checkout) -> None:
 
 def test_development_packages_only_for_reserved_words(checkout: Checkout) -> None:
     checkout.run("farm")
-    assert checkout.run("test", "-q")[:2] == (0, "python -m pytest -q\n")
+    assert checkout.run("test", "-q")[:2] == (0, "python -m pytest -n auto --dist loadfile -q\n")
     assert checkout.run("farm")[:2] == (0, "farm\n")
     assert checkout.installs() == ["requirements.txt", "requirements-dev.txt"]
 
