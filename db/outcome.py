@@ -22,6 +22,7 @@ from db.session import Session
 from db.tables import CELL, attempt, evidence, job
 from kernels.model import Evidence, Verdict
 
+LATE = "late: the job has its verdict"
 CRASHES = 2  # alone, on two boards or twice on the only one, before it is the kernel's
 
 
@@ -35,6 +36,11 @@ class Outcome:
     decided: bool  # this line gave the job its verdict
     verdict: Verdict  # the line's, by the campaign's rule
     note: str = ""  # why a line decided nothing
+
+    @property
+    def is_late(self) -> bool:
+        """Whether another line was faster: this one is kept and folded nowhere."""
+        return self.note == LATE
 
 
 @dataclass
@@ -64,7 +70,7 @@ class Jobs:
     def _why_undecided(self, line: Evidence, row: Any, new: bool) -> str:
         if row.job_id in self.done:
             self.late |= {line.evidence_id} if new else set()
-            return "late: the job has its verdict" if new else "this line is here already"
+            return LATE if new else "this line is here already"
         if line.verdict is not Verdict.CRASH:
             return ""
         self.crashed[row.job_id].add(line.attempt_id)

@@ -13,12 +13,14 @@ from db.campaign import CampaignRow
 from db.cases import remember_inputs
 from db.epoch import demand_epoch, raise_epoch
 from db.job import add_targets
-from db.loss import lose
+from db.loss import Losses, lose
 from db.needs import offer_of
 from db.outcome import Outcome, complete_many
 from db.session import Database, Session
 from farm.campaign import deadline_s, targets_here
 from farm.exam import Examiner, Result, exam_catalog, is_question, settles, twin_digest
+from farm.metrics import Figures
+from farm.recorder import Recorder
 from farm.writer import Writer
 from kernels.model import Evidence, Verdict
 from workers import protocol
@@ -71,8 +73,12 @@ class Coordinator:
         now_us: Callable[[], int] = wall_clock,
         ttl_s: float = TTL_S,
         examiner: Examiner | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
-        """`examiner` has boards prove themselves before they get jobs; None trusts those of this machine."""
+        """`examiner` has boards prove themselves before they get jobs; None trusts those of this machine.
+
+        `recorder` counts and logs what happens; one of its own unless given.
+        """
         self._database = database
         self._catalog_digest = catalog_digest
         self._clock = clock
@@ -83,11 +89,13 @@ class Coordinator:
         self._workers: dict[str, Hello] = {}
         self._joined: dict[str, int] = {}  # worker id -> the newest campaign that knows its device
         self._heard: dict[str, float] = {}  # when each worker called last
-        self._writer = Writer(database)
+        self.recorder = recorder or Recorder()
+        self._writer = Writer(database, self.recorder.committed)
         self.epoch, held = self._writer.do(self._begin)
         # Leases of the epoch before may belong to workers that still run: each gets one full TTL to say so.
         term = Term("", clock() + ttl_s, clock() + LEFT_OVER_S)
         self._leases = dict.fromkeys(held, term)
+        self.recorder.began(self.epoch, len(held), self.figures)
 
     def _begin(self, s: Session) -> tuple[int, list[str]]:
         return raise_epoch(s, self._now_us()), [held.attempt_id for held in queue.live(s)]
@@ -95,12 +103,14 @@ class Coordinator:
     def hello(self, message: Hello) -> Welcome:
         """Takes a worker in and makes the jobs that open campaigns want of its device; or says why not."""
         if reason := self._refuses(message) or self._is_aside(message):
+            self.recorder.refused(message, reason)
             return Welcome(False, reason, self.epoch, self._ttl_s)
         if self._examiner:
             self._examiner.join(message.worker_id)
         joined = self._writer.do(lambda s: self._join(s, message))
         self._workers[message.worker_id], self._joined[message.worker_id] = message, joined
         self._heard[message.worker_id] = self._clock()
+        self.recorder.joined(message)
         return Welcome(True, "", self.epoch, self._ttl_s)
 
     def lease(self, message: Ask) -> Leases:
@@ -114,6 +124,7 @@ class Coordinator:
         leased, owed, joined = self._writer.do(lambda s: self._lease(s, hello, message.limit, seen, peers))
         self._joined[message.worker_id] = joined
         self._date_new(hello.worker_id, leased)
+        self.recorder.leased(hello, leased)
         return Leases(tuple(map(_lease, leased)), 0.0 if leased else RETRY_AFTER_S, drained=not owed)
 
     def renew(self, message: Renew) -> Renewed:
@@ -129,6 +140,7 @@ class Coordinator:
         returned = [attempt for attempt in message.returned if attempt in mine]
         if started or returned:
             self._writer.do(lambda s: self._note(s, started, returned))
+            self.recorder.noted(message.worker_id, started, returned)
         self._drop(returned)
         self._date(attempt for attempt in message.held if attempt in mine)
         return Renewed(tuple(attempt for attempt in message.held if attempt not in mine | questions))
@@ -142,8 +154,10 @@ class Coordinator:
         lines = tuple(line for line in message.evidence if not is_question(line.attempt_id))
         if self._examiner and (result := self._examiner.take(message.worker_id, message.evidence)):
             self._writer.do(lambda s: self._examined(s, hello, result))
+            self.recorder.examined(hello, result)
         if lines:
             outcomes = self._writer.do(lambda s: self._complete(s, lines))
+            self.recorder.completed(hello, lines, outcomes)
             told = zip(lines, outcomes, strict=True)
             self._drop(line.attempt_id for line, outcome in told if outcome.job_id is not None)
         if self._examiner:
@@ -171,7 +185,8 @@ class Coordinator:
             (stuck, f"its worker held it for {PATIENCE:g} times the deadlines of all that it held"),
         ):
             if expired:
-                self._writer.do(partial(self._lose, expired=expired, reason=reason))
+                losses = self._writer.do(partial(self._lose, expired=expired, reason=reason))
+                self.recorder.missed(expired, reason, losses)
 
     def tick(self) -> int:
         """Takes silent workers' leases back; the epoch. db.epoch.StaleEpoch where another head has begun."""
@@ -184,6 +199,11 @@ class Coordinator:
         self.reap()
         with self._database.reading() as s:
             return campaign.campaign_row(s, campaign_id)
+
+    def figures(self) -> Figures:
+        """What is held and waits at this moment."""
+        boards = {peer.device for peer in self._peers()}
+        return Figures(self.epoch, len(self._leases), len(boards), self._writer.waiting)
 
     def close(self) -> None:
         self._writer.close()
@@ -229,9 +249,11 @@ class Coordinator:
                 self._leases[attempt] = replace(self._leases[attempt], until=until)
 
     def _drop(self, attempts: Iterable[str]) -> None:
+        attempts = tuple(attempts)
         with self._lock:
             for attempt in attempts:
                 self._leases.pop(attempt, None)
+        self.recorder.dropped(attempts)
 
     def _join(self, s: Session, hello: Hello) -> int:
         """Takes the device in and makes its jobs; the newest campaign that has some of it."""
@@ -266,9 +288,10 @@ class Coordinator:
         queue.start(s, self.epoch, started, self._now_us())
         queue.give_back(s, self.epoch, returned, self._now_us())
 
-    def _lose(self, s: Session, expired: list[str], reason: str) -> None:
-        lose(s, self.epoch, expired, self._now_us(), reason)
+    def _lose(self, s: Session, expired: list[str], reason: str) -> Losses:
+        losses = lose(s, self.epoch, expired, self._now_us(), reason)
         campaign.close_finished(s, self._now_us())
+        return losses
 
     def _complete(self, s: Session, lines: tuple[Evidence, ...]) -> tuple[Outcome, ...]:
         outcomes = complete_many(s, self.epoch, lines, self._now_us())
@@ -302,6 +325,7 @@ class Coordinator:
                             f"{line.case.op}/{line.case.kernel} put out {digest[:12]}, {right[:12]} is right"
                         )
                         trust.set_aside(s, slug, reason, self._now_us())
+                        self.recorder.set_aside(slug, reason)
                         self._turn_away(slug)
 
     def _turn_away(self, slug: str) -> None:

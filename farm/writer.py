@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -21,8 +22,12 @@ GROUP = 64  # works in one transaction at most: one commit's fsync for all of th
 class Writer:
     """Callers wait for their own work only; a work that fails undoes itself and none of its neighbours."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self, database: Database, committed: Callable[[float, int], None] = lambda _seconds, _works: None
+    ) -> None:
+        """`committed` is told how many seconds a group's transaction took, and of how many works."""
         self._database = database
+        self._committed = committed
         self._waiting: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._closing = threading.Lock()
         self._closed = False
@@ -53,11 +58,14 @@ class Writer:
     def _run(self) -> None:
         while group := self._group():
             answers: list[Callable[[], None]] = []
+            began_s = time.perf_counter()
             try:
                 with self._database.writing() as s:
                     answers = [_answer(s, *work) for work in group]
             except Exception as error:  # noqa: BLE001  # nothing was committed, and everyone is told
                 answers = [partial(future.set_exception, error) for _, future in group]
+            else:
+                self._committed(time.perf_counter() - began_s, len(group))
             for answer in answers:
                 answer()
 
