@@ -36,14 +36,14 @@ def test_refuses_shape_when_columns_are_no_whole_blocks(cols: int) -> None:
     assert linear.refuses_shape(Q6_K, 8, cols) == reason
 
 
-@pytest.mark.parametrize("kind", registry.kinds().values(), ids=str)
+@pytest.mark.parametrize("kind", registry.kinds().values(), ids=registry.kinds())
 @pytest.mark.parametrize("cols", [1, 33, 257, 4097, 4128])
 def test_columns_padded_as_advised_are_accepted(kind: Kind, cols: int) -> None:
     reason = linear.refuses_shape(kind, 8, cols)
     assert cols % kind.elements == 0 or linear.refuses_shape(kind, 8, int(reason.rpartition(" ")[2])) == ""
 
 
-@pytest.mark.parametrize("kind", registry.kinds().values(), ids=str)
+@pytest.mark.parametrize("kind", registry.kinds().values(), ids=registry.kinds())
 def test_refuses_shape_accepts_whole_blocks(kind: Kind) -> None:
     assert linear.refuses_shape(kind, 1, 3 * kind.elements) == ""
 
