@@ -17,6 +17,7 @@ from kernels import catalog, registry, source
 from kernels.errors import FarmError, UsageError
 from kernels.model import Build
 from kernels.op import LibraryKernel
+from workers.sim.plan import is_simulated
 
 
 def read_matrix(s: Session, now_us: int) -> Matrix:
@@ -38,8 +39,9 @@ def _uncollected() -> Iterator[None]:
 
 
 def _read_matrix(s: Session, now_us: int) -> Matrix:
-    found = capability.cells(s)
-    boards = [seen.device for seen in device.devices(s)]
+    # A simulation is no evidence about a kernel, wherever its lines came from.
+    found = [cell for cell in capability.cells(s) if not is_simulated(cell.key.backend, cell.key.device)]
+    boards = [seen.device for seen in device.devices(s) if not is_simulated("", seen.device.slug)]
     claims = claims_for(row_of(cell) for cell in found)
     matrix = pivot(found, claims, boards, target_gpus(), catalog.digest(), now_us)
     return replace(matrix, sabotage=read_sabotage(s))

@@ -15,6 +15,7 @@ from kernels import dtypes
 from kernels.built import BuildRecord
 from kernels.errors import FarmError, UnknownName
 from kernels.model import Buffer, Build, Device, LaunchRecord, Options, Plan
+from workers.sim import plan as simulation
 
 NO_OPTIONS = Options()  # a kernel that asks its compiler for nothing
 
@@ -112,9 +113,10 @@ def filled(buffer: Buffer, turn: int) -> np.ndarray:
 
 
 def names() -> list[str]:
-    """Every backend's name, whether or not it can run here."""
-    found = (module.name for module in pkgutil.iter_modules(workers.backends.__path__))
-    return sorted(name for name in found if not name.startswith("_"))
+    """Every backend's name, whether or not it can run here; the simulated one where faults are planned."""
+    found = {module.name for module in pkgutil.iter_modules(workers.backends.__path__)}
+    hidden = set() if simulation.is_planned() else {simulation.BACKEND}
+    return sorted(name for name in found - hidden if not name.startswith("_"))
 
 
 def backend(name: str) -> Backend:

@@ -11,8 +11,8 @@ from kernels.errors import FarmError
 from kernels.model import Device
 from workers.agent import Agent, Summary
 from workers.files import FileStore
-from workers.isolate import Isolated
 from workers.protocol import Coordinator, Hello
+from workers.slots import slot_maker
 from workers.spool import Spool
 from workers.state import state_folder
 
@@ -28,7 +28,7 @@ class BoardThread(threading.Thread):
         self._spool = Spool(state_folder() / "spool" / f"{device.slug}.jsonl")
         files = FileStore().digests()
         hello = Hello(str(uuid.uuid4()), device, tuple(backends), catalog.digest(), files=files)
-        self.agent = Agent(coordinator, hello, self._spool, Isolated, stays=stays)
+        self.agent = Agent(coordinator, hello, self._spool, slot_maker(hello.backends), stays=stays)
         self.summary: Summary | None = None  # none until it ended, or where it failed
         self.failure = ""
         # Waited for instead of join(): a join that Ctrl-C interrupts takes a running thread for an ended one

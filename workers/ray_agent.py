@@ -13,9 +13,9 @@ from kernels import codec
 from kernels.errors import FarmError
 from workers.agent import Agent, Summary
 from workers.boards import survey, wanted_backends
-from workers.isolate import Isolated
 from workers.json_calls import Caller
 from workers.protocol import Hello, Unreachable
+from workers.slots import slot_maker
 from workers.spool import Spool
 from workers.state import state_folder
 
@@ -29,7 +29,8 @@ class RayAgent:
     def __init__(self, coordinator: Any, hello: Hello, stays: bool = False) -> None:
         """`stays` keeps the agent waiting for the next campaign when there is nothing to do."""
         self._spool = Spool(state_folder() / "spool" / f"{hello.device.slug}.jsonl")
-        self._agent = Agent(Caller(carrier(coordinator)), hello, self._spool, Isolated, stays=stays)
+        make_slot = slot_maker(hello.backends)
+        self._agent = Agent(Caller(carrier(coordinator)), hello, self._spool, make_slot, stays=stays)
 
     def run(self) -> Summary:
         """Works until the agent ends by itself or is stopped."""
