@@ -35,6 +35,18 @@ class KernelFault(FarmError):
     """
 
 
+class Overrun(FarmError):
+    """The driver ended the kernel at a deadline of its own (TIMEOUT): the watchdog of a display."""
+
+
+class BoardFault(FarmError):
+    """Board, driver or farm is at fault (ERROR); with `sticky` this process can't use the board any more."""
+
+    def __init__(self, message: str, sticky: bool = True) -> None:
+        super().__init__(message)
+        self.sticky = sticky
+
+
 class CannotRun(FarmError):
     """A typed refusal of this case on this device (SKIP): not enough memory, a limit of the board."""
 
@@ -71,7 +83,7 @@ class Backend(Protocol):
         """Executes the plan once. `images` has every IN and INOUT buffer; the others are filled first.
 
         `turn` counts the repeats of a case: a backend that can, uses another execution order at odd turns.
-        Raises Rejected, KernelFault, CannotRun or Unavailable.
+        Raises Rejected, KernelFault, Overrun, CannotRun, BoardFault or Unavailable.
         """
 
 

@@ -19,8 +19,10 @@ from kernels.model import Build, Case, Comparison, Evidence, Plan, Role, Rule, V
 from workers.backend import (
     POISONS,
     Backend,
+    BoardFault,
     CannotRun,
     KernelFault,
+    Overrun,
     Rejected,
     Run,
     Toolchain,
@@ -42,6 +44,7 @@ VERDICTS: tuple[tuple[type[Exception], Verdict], ...] = (
     (Misdeclared, Verdict.REJECT),
     (Rejected, Verdict.REJECT),
     (KernelFault, Verdict.CRASH),
+    (Overrun, Verdict.TIMEOUT),
 )
 
 
@@ -148,6 +151,8 @@ def run_case(
         verdict, reason = _run(draft, backend, images)
     except Exception as error:  # noqa: BLE001 - kernel and twin may fail in any way: it becomes evidence
         verdict, reason = blame(error)
+        if spoils(error):
+            draft.announce(SPOILED)
     return draft.evidence(verdict, reason)
 
 
@@ -156,6 +161,11 @@ def blame(error: Exception) -> tuple[Verdict, str]:
     verdict = next((verdict for kind, verdict in VERDICTS if isinstance(error, kind)), Verdict.ERROR)
     expected = isinstance(error, FarmError)
     return verdict, str(error) if expected else f"{type(error).__name__}: {error}"
+
+
+def spoils(error: Exception) -> bool:
+    """Whether an error that is no CRASH leaves a process that no other case may run in."""
+    return isinstance(error, Overrun) or (isinstance(error, BoardFault) and error.sticky)
 
 
 def one_line(text: str, limit: int = 500) -> str:
