@@ -104,10 +104,10 @@ def test_every_row_of_the_table_is_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", [row.code for row in errors.TABLE if row.says.value in ("kernel", "overrun")]
+    ("api", "code"), [(api, code) for api, code, _, verdict, _ in ROWS if verdict in (CRASH, TIMEOUT)]
 )
-def test_a_board_with_trouble_of_its_own_is_blamed_before_a_kernel(code: int) -> None:
-    error = raised(code, During.LAUNCH, lambda: "Xid 79, GPU has fallen off the bus")
+def test_a_board_with_trouble_of_its_own_is_blamed_before_a_kernel(api: str, code: int) -> None:
+    error = raised(code, During.LAUNCH, lambda: "Xid 79, GPU has fallen off the bus", api)
     assert isinstance(error, BoardFault)
     assert blame(error)[0] is ERROR
     assert "fallen off the bus" in str(error)
