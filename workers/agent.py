@@ -279,6 +279,7 @@ class Agent:
                 last = lease.case
                 self._spool.append(slot.run(request(lease, self.device), lease.deadline_s))
                 self._finish(lease)
+                slot.start()  # before a lease is taken: a slot whose board is retired takes none
 
     def _take(self, last: Case | None) -> Lease | None:
         """The next lease for a slot that ran `last`, when there is one; None at the end."""

@@ -10,6 +10,7 @@ from kernels import catalog
 from kernels.errors import FarmError
 from kernels.model import Device
 from workers.agent import Agent, Summary
+from workers.board_lock import BoardLock
 from workers.files import FileStore
 from workers.protocol import Coordinator, Hello
 from workers.slots import slot_maker
@@ -25,10 +26,16 @@ class BoardThread(threading.Thread):
     ) -> None:
         """`stays` keeps the agent waiting for the next campaign when there is nothing to do."""
         super().__init__(name=device.slug)
-        self._spool = Spool(state_folder() / "spool" / f"{device.slug}.jsonl")
+        self._lock = BoardLock(device)
+        try:
+            self._spool = Spool(state_folder() / "spool" / f"{device.slug}.jsonl")
+        except FarmError:
+            self._lock.close()
+            raise
         files = FileStore().digests()
         hello = Hello(str(uuid.uuid4()), device, tuple(backends), catalog.digest(), files=files)
-        self.agent = Agent(coordinator, hello, self._spool, slot_maker(hello.backends), stays=stays)
+        slot = slot_maker(hello.backends, self._lock)
+        self.agent = Agent(coordinator, hello, self._spool, slot, stays=stays)
         self.summary: Summary | None = None  # none until it ended, or where it failed
         self.failure = ""
         # Waited for instead of join(): a join that Ctrl-C interrupts takes a running thread for an ended one
@@ -48,6 +55,7 @@ class BoardThread(threading.Thread):
     def _leave(self) -> None:
         """Closes the spool; whatever that comes to, nobody waits for this thread any more."""
         try:
+            self._lock.close()
             self._spool.close()
         except OSError as error:  # a full disk: the lines stay in the file as it is
             self.failure = self.failure or f"{type(error).__name__}: {error}"

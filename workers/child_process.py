@@ -12,6 +12,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import workers
@@ -21,11 +22,23 @@ from workers.wire import Channel, Closed
 
 STARTUP_S = 120.0  # importing numpy on a machine that is out of breath
 GRACE_S = 1.0  # between SIGTERM and SIGKILL
+KILLED_S = 10.0  # after SIGKILL: a process that is there then hangs in the kernel, in a driver as a rule
 GLANCE_S = 0.2  # how often a silent child is looked at: a process it forked may hold its socket open
 MARK = "FARM_CHILD"  # in the environment of a child and of all that it starts
 LOG_BYTES = 1 << 20  # what a child has printed is forgotten between cases when it is more
 LAST_LINES = 3
+LAST_CHARACTERS = 2000
+MOST_PRINTED_BYTES = 64 << 10
 KILL_ROUNDS = 200
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the children of one slot have in common."""
+
+    backends_from: Path | None = None  # a folder with further backends
+    memory_bytes: int = 0  # what one may allocate; 0: no limit
+    holds: int | None = None  # descriptor of the board's lock, which one that can't be killed goes on holding
 
 
 class Child:
@@ -34,27 +47,30 @@ class Child:
     Linux ends it with the thread that made it, so that thread must live as long as the child is of use.
     """
 
-    def __init__(self, backends_from: Path | None = None, memory_bytes: int = 0) -> None:
+    def __init__(self, setting: Setting, under: tuple[str, ...] = ()) -> None:
+        """`under` is the command that the child runs under: a checker's."""
         self.served = 0  # cases answered
         self.spoiled = False  # a guard band broke
+        self.stuck = False  # when it was ended: it is still there
         self.phase = ""  # of the current case
         self.late = False  # whether the current case outlived its deadline
-        self.said = ""  # when it has ended: what the last case printed last, on one line
+        self.printed = ""  # when it has ended: what the last case printed, the end of it where that is long
         self._mark = uuid.uuid4().hex
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
         self._log_start = 0
         ours, theirs = socket.socketpair()
-        options = [f"--memory-bytes={memory_bytes}"]
-        options += [f"--backends-from={backends_from}"] if backends_from else []
+        options = [f"--memory-bytes={setting.memory_bytes}"]
+        options += [f"--backends-from={setting.backends_from}"] if setting.backends_from else []
+        holds = () if setting.holds is None else (setting.holds,)
         with theirs:
             self._process = subprocess.Popen(
                 # -P: a folder named numpy or kernels where the user stands is not ours to import.
-                [sys.executable, "-P", "-m", "workers.child", str(theirs.fileno()), *options],
+                [*under, sys.executable, "-P", "-m", "workers.child", str(theirs.fileno()), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
                 env=_environment(self._mark),
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), *holds),
                 start_new_session=True,
             )
         self._channel = Channel(ours, Answer)
@@ -100,20 +116,28 @@ class Child:
         self._kill_group(signal.SIGTERM)
         self._wait(GRACE_S)
         self._kill_group(signal.SIGKILL)
-        self._process.wait()
+        self.stuck = self._wait(KILLED_S) is None
         kill_marked(self._mark)
         self._channel.close()
-        self.said = self._last_lines()
+        self.printed = self._printed()
         self._log.close()
         return status
 
-    def _last_lines(self) -> str:
+    def abandon(self) -> None:
+        """Kills the child at once, from whatever thread: nobody wants the case that it runs."""
+        self._kill_group(signal.SIGKILL)
+
+    @property
+    def said(self) -> str:
+        """When it has ended: the last lines that the last case printed, as one."""
+        lines = [line.strip() for line in self.printed[-LAST_CHARACTERS:].splitlines() if line.strip()]
+        return " | ".join(lines[-LAST_LINES:])
+
+    def _printed(self) -> str:
         descriptor = self._log.fileno()
         size = os.fstat(descriptor).st_size
-        start = max(self._log_start, size - 2000)
-        text = os.pread(descriptor, max(0, size - start), start).decode(errors="replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return " | ".join(lines[-LAST_LINES:])
+        start = max(self._log_start, size - MOST_PRINTED_BYTES)
+        return os.pread(descriptor, max(0, size - start), start).decode(errors="replace")
 
     def _next(self, until: float) -> Answer | None:
         """The child's next word, or None if there will be none by then."""

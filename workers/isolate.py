@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernels.errors import FarmError
 from kernels.model import Evidence, Verdict
-from workers.child_process import GRACE_S, Child
+from workers import sanitizer
+from workers.child_process import GRACE_S, Child, Setting
+from workers.machine import memory_bytes as memory_here
 from workers.request import KERNEL_PHASES, Request
 from workers.runner import Clock, ended, one_line, wall_clock
 
 # Signals that the system or a person sends: a process that gets one did nothing wrong.
 # With SIGKILL the system takes memory back.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+MEMORY_SHARE = (
+    0.9  # of the machine's: a child that wants more fails by itself, and nothing beside it is killed
+)
 
 
 @dataclass(frozen=True)
@@ -28,21 +35,38 @@ class Try:
 class Isolated:
     """One slot: a child that is kept for the next case, and replaced after trouble.
 
-    Made, used and closed by one thread.
+    Made, used and closed by one thread; `abandon` alone may be called from another.
     """
 
     def __init__(
-        self, backends_from: Path | None = None, memory_bytes: int = 0, clock: Clock = wall_clock
+        self,
+        backends_from: Path | None = None,
+        memory_bytes: int | None = None,
+        clock: Clock = wall_clock,
+        holds: int | None = None,
+        checker: Callable[[str], str] = sanitizer.find,
     ) -> None:
-        self._backends_from = backends_from
-        self._memory_bytes = memory_bytes
+        """`memory_bytes` is what a child may allocate: most of the machine's unless given, 0 for no limit.
+
+        `holds` is the descriptor of the board's lock; `checker` finds what a crash is repeated under, by
+        backend.
+        """
+        most = int(memory_here() * MEMORY_SHARE) if memory_bytes is None else memory_bytes
+        self._setting = Setting(backends_from, most, holds)
         self._clock = clock
+        self._checker = checker
         self._child: Child | None = None
+        self._retired = ""  # why no child is started any more
 
     def start(self) -> None:
-        """Starts the child early, so that it imports while there is something else to do."""
+        """Starts the child early, so that it imports while there is something else to do.
+
+        FarmError where the last one could not be killed: its board is given no further case.
+        """
+        if self._retired:
+            raise FarmError(self._retired)
         if self._child is None:
-            self._child = Child(self._backends_from, self._memory_bytes)
+            self._child = Child(self._setting)
 
     def run(self, request: Request, deadline_s: float) -> Evidence:
         """Evidence for the request, at the latest `deadline_s` after a child took it.
@@ -50,22 +74,37 @@ class Isolated:
         FarmError or OSError if no child can be started: a case that was never started has no verdict.
 
         A crash counts only when the case ran alone: one in a used child is tried again in a fresh one, whose
-        evidence is the case's.
+        evidence is the case's. What a checker then says of it is added to the reason.
         """
         first = self._try(request, deadline_s)
-        if first.alone or first.evidence.verdict is not Verdict.CRASH:
+        if first.evidence.verdict is not Verdict.CRASH:
             return first.evidence
+        if first.alone:
+            return self._checked(request, first.evidence, deadline_s)
         again = self._try(request, deadline_s).evidence
         if again.verdict is Verdict.CRASH:
-            return again
+            return self._checked(request, again, deadline_s)
         note = f"flaky: crashed behind other cases, not alone ({first.evidence.reason})"
         return replace(again, reason=one_line(f"{again.reason}; {note}" if again.reason else note))
+
+    def abandon(self) -> None:
+        """Kills the running case's child: what comes of it is nobody's evidence."""
+        if child := self._child:
+            child.abandon()
 
     def close(self) -> None:
         """Ends the child and all that it started."""
         if self._child is not None:
-            self._child.end()
-            self._child = None
+            self._end(self._child)
+
+    def _end(self, child: Child, wait_s: float = 0.0) -> int | None:
+        """Ends a child; one that is still there afterwards is this slot's last."""
+        status = child.end(wait_s)
+        self._child = None
+        if child.stuck:
+            self._retired = f"child process {child.pid} can't be killed: its board runs nothing more; restart"
+            self._retired += " the machine"
+        return status
 
     def _try(self, request: Request, deadline_s: float) -> Try:
         started_us = self._clock()
@@ -77,6 +116,20 @@ class Isolated:
         elif child.spoiled or evidence.verdict is Verdict.CRASH:
             self.close()
         return Try(evidence, alone)
+
+    def _checked(self, request: Request, crash: Evidence, deadline_s: float) -> Evidence:
+        """The crash with what the checker says of the case, which runs once more, where one is installed."""
+        path = self._checker(request.backend)
+        if not path or self._retired:
+            return crash
+        child = Child(self._setting, sanitizer.command(path))
+        try:
+            if child.wait_ready():
+                child.ask(request, deadline_s * sanitizer.SLOWER)
+        finally:
+            self._end(child, sanitizer.REPORT_S)
+        told = sanitizer.said(child.printed) or "nothing"
+        return replace(crash, reason=one_line(f"{crash.reason}; {Path(path).name} says: {told}"))
 
     def _ready(self) -> Child:
         """A child that waits for a case."""
@@ -92,8 +145,7 @@ class Isolated:
 
     def _obituary(self, request: Request, child: Child, started_us: int, deadline_s: float) -> Evidence:
         """Evidence for a case whose child ended without a word, or outlived its deadline."""
-        status = child.end(wait_s=0.0 if child.late else GRACE_S)
-        self._child = None
+        status = self._end(child, 0.0 if child.late else GRACE_S)
         verdict, reason = cause_of_death(status, child.late, child.phase, deadline_s)
         reason += f"; printed: {child.said}" if child.said else ""
         return ended(request, verdict, reason, started_us, self._clock())

@@ -12,6 +12,8 @@ from kernels.model import Device
 MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 CPUINFO = Path("/proc/cpuinfo")
 MEMINFO = Path("/proc/meminfo")
+UNTOLD_KIB = 2**50
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def cpu_device() -> Device:
@@ -55,9 +57,18 @@ def cpu_name() -> str:
 
 def free_bytes() -> int:
     """Memory that a process could still have without swapping; a very large number where nothing tells."""
+    return _meminfo_bytes("MemAvailable")
+
+
+def memory_bytes() -> int:
+    """Memory that there is, or that this container may have; a very large number where nothing tells."""
+    limit = _read(CGROUP_LIMIT).strip()
+    return min(_meminfo_bytes("MemTotal"), int(limit) if limit.isdigit() else 1024 * UNTOLD_KIB)
+
+
+def _meminfo_bytes(name: str) -> int:
     lines = (line.partition(":") for line in _read(MEMINFO).splitlines())
-    free_kib = next((int(value.split()[0]) for key, _, value in lines if key == "MemAvailable"), 2**50)
-    return 1024 * free_kib
+    return 1024 * next((int(value.split()[0]) for key, _, value in lines if key == name), UNTOLD_KIB)
 
 
 def _read(path: Path) -> str:

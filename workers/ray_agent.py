@@ -12,6 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from kernels import codec
 from kernels.errors import FarmError
 from workers.agent import Agent, Summary
+from workers.board_lock import BoardLock
 from workers.boards import survey, wanted_backends
 from workers.json_calls import Caller
 from workers.protocol import Hello, Unreachable
@@ -28,15 +29,17 @@ class RayAgent:
 
     def __init__(self, coordinator: Any, hello: Hello, stays: bool = False) -> None:
         """`stays` keeps the agent waiting for the next campaign when there is nothing to do."""
+        self._lock = BoardLock(hello.device)
         self._spool = Spool(state_folder() / "spool" / f"{hello.device.slug}.jsonl")
-        make_slot = slot_maker(hello.backends)
-        self._agent = Agent(Caller(carrier(coordinator)), hello, self._spool, make_slot, stays=stays)
+        slot = slot_maker(hello.backends, self._lock)
+        self._agent = Agent(Caller(carrier(coordinator)), hello, self._spool, slot, stays=stays)
 
     def run(self) -> Summary:
         """Works until the agent ends by itself or is stopped."""
         try:
             return self._agent.run()
         finally:
+            self._lock.close()
             self._spool.close()
 
     def stop(self) -> None:

@@ -15,9 +15,11 @@ import pytest
 from kernels.errors import FarmError
 from kernels.model import Evidence, Verdict
 from tests.workers.cases import matvec_case, request_for
+from workers import child_process, sanitizer
 from workers.backend import names
 from workers.child_process import MARK, marked
-from workers.isolate import Isolated, cause_of_death
+from workers.isolate import MEMORY_SHARE, Isolated, cause_of_death
+from workers.machine import memory_bytes
 
 FAKES = Path(__file__).parent / "fakes"
 GOOD = 3
@@ -129,6 +131,90 @@ def test_child_is_replaced_when_a_guard_band_broke(slot: Isolated) -> None:
     after = ask(slot, GOOD)
     assert (broken.verdict, broken.reason) == (Verdict.FAIL, "1 byte behind out")
     assert before.compiler == broken.compiler != after.compiler
+
+
+def test_child_is_replaced_when_the_board_gave_an_error_under_a_kernel(slot: Isolated) -> None:
+    before, error, after = ask(slot, GOOD), ask(slot, 115), ask(slot, GOOD)
+    assert (error.verdict, error.reason) == (Verdict.ERROR, "uncorrectable ECC error")
+    assert after.verdict is Verdict.PASS
+    assert before.compiler != after.compiler
+
+
+def test_board_is_retired_when_its_child_can_not_be_killed(
+    slot: Isolated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot.start()
+    child = slot._child
+    assert child is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(child_process, "KILLED_S", 0.1)
+        patch.setattr(child_process, "GRACE_S", 0.1)
+        patch.setattr(child_process, "kill_marked", lambda mark: None)
+        patch.setattr(os, "killpg", lambda *_: None)  # as if every signal were held back by a driver
+        evidence = ask(slot, 104, SHORT_S)
+    assert child.is_alive()
+    assert evidence.verdict is Verdict.TIMEOUT
+    with pytest.raises(FarmError, match=f"child process {child.pid} can't be killed: its board runs nothing"):
+        slot.start()
+    os.kill(child.pid, signal.SIGKILL)
+    wait_for_end(child.pid)
+    assert not child.is_alive()
+
+
+CHECKER = """#!/bin/sh
+while [ "${1#--}" != "$1" ]; do shift; done
+echo "========= COMPUTE-SANITIZER"
+"$@"
+echo "========= Invalid __global__ write of size 4 bytes"
+echo "=========     at bad+0x40 in bad.cu:6"
+echo "=========         Host Frame: [0x2774ec]"
+echo "========= ERROR SUMMARY: 1 error"
+"""
+
+
+def test_a_crash_is_repeated_under_the_checker_when_one_is_installed(tmp_path: Path) -> None:
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(CHECKER)
+    program.chmod(0o755)
+    asked: list[str] = []
+
+    def find(backend: str) -> str:
+        asked.append(backend)
+        return str(program)
+
+    checked = Isolated(FAKES, checker=find)
+    crash, fine = ask(checked, 101), ask(checked, GOOD)
+    checked.close()
+    assert (crash.verdict, crash.reason) == (
+        Verdict.CRASH,
+        "died of SIGSEGV in phase launch; compute-sanitizer says: Invalid __global__ write of size 4 bytes, "
+        "at bad+0x40 in bad.cu:6",
+    )
+    assert (fine.verdict, asked) == (Verdict.PASS, ["moody"])
+    assert not children()
+
+
+def test_the_checker_is_looked_for_in_the_toolkit_and_for_its_backend_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "compute-sanitizer"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert (sanitizer.find("cuda"), sanitizer.find("host")) == (str(program), "")
+
+
+def test_a_child_has_a_memory_limit_unless_told_otherwise(slot: Isolated) -> None:
+    slot.start()
+    assert slot._child is not None
+    limits = Path(f"/proc/{slot._child.pid}/limits")
+    ask(slot, GOOD)
+    soft = next(
+        line.split()[3] for line in limits.read_text().splitlines() if line.startswith("Max data size")
+    )
+    assert int(soft) == int(memory_bytes() * MEMORY_SHARE)
 
 
 def test_evidence_arrives_when_a_case_prints_what_looks_like_a_message(slot: Isolated) -> None:

@@ -16,10 +16,12 @@ from tests.workers.cases import matvec_case, request_for
 from workers import backend
 from workers.backends.sim import BACKEND as SIM
 from workers.backends.sim import simulated_board
+from workers.board_lock import BoardLock
 from workers.boards import wanted_backends
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.isolate import Isolated
+from workers.machine import cpu_device
 from workers.request import Request
 from workers.runner import run_case
 from workers.sim import plan as plans
@@ -139,8 +141,9 @@ def test_a_plan_that_is_none_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_board_brings_its_own_slot(planned: SimPlan) -> None:
-    assert isinstance(slot_maker(("sim",))(), SimSlot)
-    assert isinstance(slot_maker(("twin", "host"))(), Isolated)
+    lock = BoardLock(cpu_device())
+    assert isinstance(slot_maker(("sim",), lock)(), SimSlot)
+    assert isinstance(slot_maker(("twin", "host"), lock)(), Isolated)
 
 
 class NoChild:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from kernels.model import Device, Plan
-from workers.backend import KernelFault, Run
+from workers.backend import BoardFault, KernelFault, Run
 from workers.backends.twin import BACKEND as TWIN
 
 runs = 0
@@ -64,6 +64,10 @@ def fault() -> None:
     raise KernelFault("wild access")
 
 
+def ecc() -> None:
+    raise BoardFault("uncorrectable ECC error")
+
+
 MOODS: dict[int, Callable[[], None]] = {
     101: null_pointer,
     102: os.abort,
@@ -78,6 +82,7 @@ MOODS: dict[int, Callable[[], None]] = {
     111: lambda: os._exit(7),
     112: lambda: os.kill(os.getpid(), signal.SIGKILL),
     113: lambda: os.closerange(3, 256),
+    115: ecc,
 }
 BREAKS_GUARD = 114
 
