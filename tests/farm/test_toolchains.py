@@ -22,7 +22,8 @@ NEW = Toolchain("13.0", 580, (86, 120), "a test")
 @pytest.fixture
 def without_the_extra(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     library.find.cache_clear()
-    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    for binding in ("cuda.bindings", "cupy_backends.cuda.libs"):
+        monkeypatch.setitem(sys.modules, binding, None)
     yield
     library.find.cache_clear()
 

@@ -1,0 +1,50 @@
+"""NVRTC through NVIDIA's binding and through CuPy's: the same code, the same complaints."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from workers.backend import Rejected
+from workers.nvrtc import binding, cubin, library
+from workers.nvrtc.binding import OfCupy, OfNvidia, Program
+from workers.nvrtc.library import Nvrtc
+
+TEXT = "template <typename T> __global__ void k(T *out) { out[threadIdx.x] = T(1) / out[0]; }"
+FLAGS = ("--gpu-architecture=sm_80", "--fmad=false")
+
+
+@pytest.fixture
+def through_cupy(monkeypatch: pytest.MonkeyPatch, nvrtc: Nvrtc) -> None:
+    """As on a machine where CuPy is all that is installed."""
+    pytest.importorskip("cupy_backends", reason="CuPy isn't installed; ./run pip install -e '.[gpu]'")
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+
+
+def test_cupys_own_is_taken_where_nvidias_binding_is_away(through_cupy: None, nvrtc: Nvrtc) -> None:
+    found = binding.installed()
+    assert isinstance(found, OfCupy)
+    assert (found.version(), tuple(sorted(found.archs()))) == (nvrtc.version, nvrtc.archs)
+
+
+def test_both_give_the_same_code(nvrtc: Nvrtc, through_cupy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program(TEXT, "k.cu", {}, FLAGS, "k<float>")
+    theirs = binding.installed().compile(program)
+    monkeypatch.undo()
+    ours = binding.installed()
+    assert isinstance(ours, OfNvidia)
+    made = ours.compile(program)
+    assert made.lowered == theirs.lowered == "_Z1kIfEvPT_"
+    assert cubin.digest(made.code) == cubin.digest(theirs.code)
+
+
+def test_cupys_says_what_is_wrong_with_a_text(through_cupy: None) -> None:
+    with pytest.raises(Rejected, match=r"k\.cu\(1\): error: .*nonsense"):
+        library.compile_text("__global__ void k() { nonsense; }", "k.cu", FLAGS)
+
+
+def test_a_virtual_architecture_gives_ptx(nvrtc: Nvrtc) -> None:
+    made = library.compile_text(TEXT, "k.cu", ("--gpu-architecture=compute_80", "--fmad=false"), "k<float>")
+    assert b".target sm_80" in made.cubin
+    assert b"rcp.rn.f32" in made.cubin
