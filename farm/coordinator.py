@@ -18,12 +18,13 @@ from db.needs import offer_of
 from db.outcome import Outcome, complete_many
 from db.session import Database, Session
 from farm.campaign import deadline_s, targets_here
-from farm.exam import Examiner, Result, exam_catalog, is_question, settles, twin_digest
+from farm.exam import Examiner, Result, is_question, settles
 from farm.metrics import Figures
 from farm.recorder import Recorder
 from farm.writer import Writer
 from kernels.model import Evidence, Verdict
 from workers import protocol
+from workers.exam import exam_catalog, twin_digest
 from workers.packs import shipped
 from workers.protocol import (
     Acknowledged,

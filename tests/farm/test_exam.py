@@ -14,12 +14,13 @@ from db.job import jobs_of
 from db.session import Database
 from farm.campaign import Submitted
 from farm.coordinator import Coordinator
-from farm.exam import WRONG, Examiner, exam_catalog, is_question, question, settles, twin_digest
+from farm.exam import Examiner, is_question, settles
 from kernels import catalog
 from kernels.model import Build, Verdict
 from tests.farm.conftest import DEVICE, Clock, FakeAgent
 from workers.backends.host import Host
 from workers.board_thread import BoardThread
+from workers.exam import WRONG, exam_catalog, question, twin_digest
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.machine import cpu_device

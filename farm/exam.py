@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 
-from kernels import compare, inputs, judge, registry, source
-from kernels.declared import catalog
-from kernels.declared.catalog import Catalog
-from kernels.declared.pack import Pack
-from kernels.inputs import FIXTURE_VERSION
-from kernels.model import Build, Case, Evidence, Rule, Seeded, Shape, Verdict
+from kernels import registry, source
+from kernels.model import Build, Case, Evidence, Rule, Seeded, Verdict
 from kernels.op import Kernel, LaunchKernel
 from workers.boards import executes
+from workers.exam import DEADLINE_S, RIGHT, WRONG, exam_catalog, fault, question, twin_digest
 from workers.protocol import Hello, Lease
 
-RIGHT = ("matvec", "coalesced", ("Q4_K",), Shape.of(rows=9, cols=1280))
-WRONG = ("silu_mul", "known_wrong", (), Shape.of(n=1000))
 EVERY_JOBS = 1000  # of a worker, between two exams
-DEADLINE_S = 120.0
 PREFIX = "exam-"  # of an attempt id: no job is behind it
 MOST_MACS = 10**7  # of a case that is settled by the twin, in the coordinator
 
@@ -97,7 +88,7 @@ class Examiner:
                 return None
             del self._sittings[worker_id]
             faults = [
-                fault for name, want in sitting.want.items() if (fault := _fault(sitting.got[name], *want))
+                wrong for name, want in sitting.want.items() if (wrong := fault(sitting.got[name], *want))
             ]
             if not faults:
                 self._left[worker_id] = self._every_jobs
@@ -110,19 +101,6 @@ class Examiner:
 
 def is_question(attempt_id: str) -> bool:
     return attempt_id.startswith(PREFIX)
-
-
-@cache
-def exam_catalog() -> Catalog:
-    """The catalog with the kernel that is wrong; workers fetch it as any other."""
-    folder = files(__name__)
-    names = [one.name for one in folder.iterdir() if one.name.startswith("wrong.")]
-    return catalog.load(Pack.of({name: folder.joinpath(name).read_bytes() for name in names}))
-
-
-def question(op: str, kernel: str, kinds: tuple[str, ...], shape: Shape) -> Case:
-    drawn = Seeded("ordinary", secrets.randbelow(2**31), FIXTURE_VERSION)
-    return Case(op, kernel, kinds, shape, drawn, drawn, Build.EXACT)
 
 
 def _lease(case: Case, backend: str, pack: str) -> Lease:
@@ -141,24 +119,6 @@ def _lease(case: Case, backend: str, pack: str) -> Lease:
         deadline_s=DEADLINE_S,
         pack=pack,
     )
-
-
-def _fault(line: Evidence, verdict: Verdict, output_digest: str) -> str:
-    """What an answer has wrong; empty if it is right."""
-    name = f"{line.case.op}/{line.case.kernel}"
-    if line.verdict is not verdict:
-        return f"exam: {name} was {line.verdict}, {verdict} is right ({line.reason or 'no reason'})"
-    if output_digest and line.output_digest != output_digest:
-        return f"exam: {name} put out {line.output_digest[:12]}, {output_digest[:12]} is right"
-    return ""
-
-
-def twin_digest(case: Case) -> str:
-    """The output digest that every board has in the exact build."""
-    kernel = registry.kernel(f"{case.op}/{case.kernel}")
-    plan = kernel.plan(case)
-    images = inputs.images(case, plan, registry.op(case.op).operands(case))
-    return compare.output_digest(judge.outputs(plan, judge.twin_outputs(plan, images)))
 
 
 def settles(line: Evidence) -> bool:
