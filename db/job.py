@@ -148,7 +148,7 @@ def _planned(s: Session, campaign_id: int) -> Sequence[Any]:
 
 def _make(s: Session, campaign_id: int, pairs: Sequence[tuple[Any, Target]], now_us: int) -> int:
     """Inserts a job for every planned row and target; one that the class can't run is done at once."""
-    target_ids = _target_ids(s, campaign_id, pairs)
+    target_ids = _target_ids(s, campaign_id, pairs, now_us)
     lines = _refuse(s, campaign_id, pairs, now_us)
     jobs = []
     for row, target in pairs:
@@ -177,7 +177,7 @@ def _place(row: Any, target: Target) -> tuple[str, str, str]:
 
 
 def _target_ids(
-    s: Session, campaign_id: int, pairs: Sequence[tuple[Any, Target]]
+    s: Session, campaign_id: int, pairs: Sequence[tuple[Any, Target]], now_us: int
 ) -> dict[tuple[str, str, str], int]:
     """The row of every place that these jobs ask for; those that aren't there are made."""
     names = ("backend", "device_class", "needs")
@@ -185,7 +185,10 @@ def _target_ids(
     insert_new(
         s,
         target_table,
-        [{"campaign_id": campaign_id} | dict(zip(names, place, strict=True)) for place in places],
+        [
+            {"campaign_id": campaign_id, "made_us": now_us} | dict(zip(names, place, strict=True))
+            for place in places
+        ],
     )
     columns = [target_table.c[name] for name in names]
     query = sa.select(target_table.c.id, *columns).where(target_table.c.campaign_id == campaign_id)

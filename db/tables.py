@@ -155,6 +155,7 @@ target = Table(
     Column(
         "needs", Text, nullable=False
     ),  # db.needs.Needs as JSON, what boards of a class differ in; or empty
+    Column("made_us", BigInteger),  # with its jobs; null where an older farm made them
     UniqueConstraint("campaign_id", "backend", "device_class", "needs"),
 )
 
