@@ -10,8 +10,9 @@ import click
 from rich.console import Console
 
 from db.capability import TROUBLE
-from db.session import open_existing
-from farm import build_text, dossier, user_catalog
+from db.session import Database, open_existing
+from db.story import story
+from farm import build_text, dossier, story_text, user_catalog
 from farm.cli import options
 from farm.dossier import Dossier, Field
 from farm.marks import mark, timestamp
@@ -19,6 +20,7 @@ from farm.one_case_text import scalar_words
 from farm.reader import read_matrix
 from farm.terminal import console, shown
 from kernels import codec
+from kernels.errors import UsageError
 from kernels.model import Evidence, Grid, Worst
 
 BYTES_A_LINE = 16
@@ -29,18 +31,25 @@ NAME_WIDTH = 12
 @click.command(short_help=__doc__)
 @click.argument("name", metavar="CELL|JOB")
 @click.option("--source", "with_source", is_flag=True, help="Print the CUDA text as it ran, too.")
+@click.option("--history", is_flag=True, help="Of a job: all that happened to it, oldest first.")
 @options.as_json
 @options.database
-def show(name: str, with_source: bool, as_json: bool, url: str) -> None:
+def show(name: str, with_source: bool, history: bool, as_json: bool, url: str) -> None:
     """Shows why a cell or a job has its verdict, down to the block's bytes.
 
     CELL is DEVICE/BACKEND/OP/KERNEL/KIND[/BUILD], for example cpu-x86_64/host/matvec/block/Q4_0; DEVICE is a
     board, a class or an sm. JOB is a number. A class shows the worst of its boards, a cell without BUILD the
     worst of its builds.
     """
+    is_job = name.isascii() and name.isdigit()
     database = open_existing(url)
+    if history:
+        if not is_job:
+            raise UsageError(f"--history is of a job, and {name[:80]!r} is no job's number")
+        print_story(database, int(name[:DIGITS]), as_json)
+        return
     with database.reading() as s, user_catalog.searching_stored(s):
-        if name.isascii() and name.isdigit():
+        if is_job:
             found: tuple[Dossier, ...] = (dossier.of_job(s, int(name[:DIGITS])),)
         else:
             found = dossier.of_cell(s, read_matrix(s, time.time_ns() // 1000), name)
@@ -53,6 +62,17 @@ def show(name: str, with_source: bool, as_json: bool, url: str) -> None:
         print_dossier(each, out)
         if with_source:
             print_sources(each, out)
+
+
+def print_story(database: Database, job_id: int, as_json: bool) -> None:
+    with database.reading() as s:
+        found = story(s, job_id)
+    if as_json:
+        click.echo(json.dumps(story_text.document(found), indent=1))
+        return
+    out = console()
+    for line in story_text.lines(found):
+        out.print(shown(line), soft_wrap=True)
 
 
 def print_dossier(found: Dossier, out: Console) -> None:

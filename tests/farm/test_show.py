@@ -239,3 +239,32 @@ def test_what_quantizing_cost_is_shown_by_show_and_run(tmp_path: Path) -> None:
     assert "NMSE 2.5e-05 against the activations as given, not quantized\n" in text
     assert "  float nmse      2.5e-05  against the activations as given" in one_case_text.text(told)
     assert "float nmse" not in one_case_text.text(line)  # a kernel that quantizes nothing, and lines of old
+
+
+def test_a_jobs_history_is_told_in_order_and_as_json(failed: str) -> None:
+    line = line_of(Verdict.FAIL)
+    with open_database(failed).writing() as s:
+        epoch = raise_epoch(s, now_us=0)
+        planned, targets = [PlannedCase(case_of(), 1, line.source_digest, "")], [Target("host", "cpu-x86_64")]
+        campaign.create(s, selection="{}", rule=Rule.BOUND, planned=planned, targets=targets, now_us=1_000)
+        worker = queue.Worker("worker-\x1b[2J", CPU.slug, CPU.device_class, ("host",))
+        (leased,) = queue.lease(s, epoch, worker, limit=1, now_us=2_000)
+        outcome.complete(s, epoch, replace(line, attempt_id=leased.attempt_id), now_us=3_000)
+    head, *told = show(failed, "1", "--history").stdout.splitlines()
+    assert head == "job 1 of campaign 1: matvec/block Q4_0 3x256, FAIL"
+    assert [one.split("  ")[1] for one in told] == ["submitted", "made", "leased", "line", "decided"]
+    assert told[2].startswith("1970-01-01T00:00:00.002Z  leased       attempt=1 lease=")
+    assert "\x1b" not in told[2]
+    document = json.loads(show(failed, "1", "--history", "--json").stdout)
+    assert (document["job"], document["verdict"], document["state"]) == (1, "FAIL", "done")
+    assert [one["event"] for one in document["history"]] == ["submitted", "made", "leased", "line", "decided"]
+    assert document["history"][3]["cell"] == f"{CPU.slug}/host/matvec/block/Q4_0/exact"
+    assert document["history"][3]["verdict"] == "FAIL"
+    assert "verdict" not in document["history"][2]
+
+
+@pytest.mark.parametrize(("name", "complaint"), [(CELL, "--history is of a job"), ("9", "no job 9")])
+def test_a_history_of_what_is_no_job_is_one_line(failed: str, name: str, complaint: str) -> None:
+    result = show(failed, name, "--history")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert complaint in result.stderr
