@@ -28,6 +28,11 @@ SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
 RUNG_OF_PASS = {"host": "host", "cuda": "device"}  # the backends that execute the CUDA text
 TROUBLE = "last tried"  # in a reason, before an ERROR or LOST that changed no verdict
 BUILDS_CUBIN = ("cuda", "nvrtc")
+TRUST = (
+    "imported",
+    "rented",
+    "own",
+)  # of a line, least first: a bundle's, a stranger's machine, one of yours
 RUNGS = ("twin", "host", "builds", "device", "exact", "timed")
 VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
@@ -66,6 +71,7 @@ class Finding:
     build_digest: str = ""  # of the code that was compiled; empty where not known
     notes: str = ""  # what its author should know of the build, joined by commas
     suspect: bool = False  # its board was set aside since
+    trust: str = "own"  # of TRUST
 
     @property
     def age(self) -> tuple[int, str]:
@@ -106,6 +112,7 @@ class Capability:
     bit_exact: bool | None
     last_run_us: int
     build_digest: str = ""  # that all its cases share; empty where they don't, or where it isn't known
+    trust: str = "own"  # least over the lines that count
 
 
 COLUMNS = tuple(capability.c[name] for name in (*CELL, *list(Capability.__dataclass_fields__)[1:]))
@@ -161,7 +168,13 @@ def fold(findings: Iterable[Finding]) -> Capability | None:
         bit_exact=all(exact) if exact else None,
         last_run_us=newest.finished_us,
         build_digest=_shared({finding.build_digest for finding in ran}),
+        trust=least_trusted(finding.trust for finding in counted),
     )
+
+
+def least_trusted(words: Iterable[str]) -> str:
+    """The least of TRUST; a word that nobody knows is worth no more than that."""
+    return TRUST[min(TRUST.index(word) if word in TRUST else 0 for word in words)]
 
 
 def _notes(ran: Sequence[Finding]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from db.capability import (
     findings_of,
     fold_cells,
     largest,
+    least_trusted,
     stand_all,
     write,
 )
@@ -89,6 +90,8 @@ def _says_the_same(was: Standing, now: Standing) -> bool:
     """Whether a case adds to its cell what it added before, but for the time."""
     if was.trouble or was.flaky or was.counts.suspect or was.counts.verdict is not now.counts.verdict:
         return False
+    if was.counts.trust != now.counts.trust:
+        return False
     if now.counts.verdict is Verdict.SKIP:
         return True
     figures = ("reason", "positions", "bound_ratio", "relative_ratio", "nmse", "bit_exact", "twin_agrees")
@@ -98,7 +101,8 @@ def _says_the_same(was: Standing, now: Standing) -> bool:
 
 def _with(cell: Capability, one: Finding) -> Capability | None:
     """A PASS cell with one case more, PASS or SKIP; None where it doesn't tell enough about the others."""
-    cell = replace(cell, last_run_us=max(cell.last_run_us, one.finished_us))
+    trust = least_trusted((cell.trust, one.trust))
+    cell = replace(cell, last_run_us=max(cell.last_run_us, one.finished_us), trust=trust)
     if one.verdict is Verdict.SKIP:
         return replace(cell, skipped=cell.skipped + 1)
     if one.twin_agrees and "twin" not in cell.rungs:

@@ -105,6 +105,7 @@ campaign = Table(
     Column("cancelled_us", BigInteger),  # null unless nothing more of it is to run
     Column("retry_of", RowId, ForeignKey("campaign.id")),  # the campaign whose bad jobs these are
     Column("pack", String(64), nullable=False, server_default=""),  # of its kernels; empty: the farm's own
+    Column("twice", Float(53), nullable=False, server_default="0"),  # share of its cases that two boards run
 )
 
 # Most campaigns of a farm are closed; what is leased and closed looks at the others.
@@ -290,6 +291,17 @@ capability = Table(
     Column("bit_exact", Boolean),
     Column("last_run_us", BigInteger, nullable=False),
     Column("build_digest", String(64), nullable=False, server_default=""),  # that all its cases share
+    Column("trust", String(16), nullable=False, server_default="own"),  # least over its cases
+)
+
+# Cells of which two boards of a class ran the same case and came to the same; once for each of the two.
+agreement = Table(
+    "agreement",
+    metadata,
+    *_cell_columns(primary_key=True),
+    Column("other", String(128), primary_key=True),  # slug of the board that agrees
+    Column("verdict", String(8), primary_key=True),  # of that case
+    Column("agreed_us", BigInteger, nullable=False),
 )
 
 sabotage = Table(

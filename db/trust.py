@@ -3,7 +3,6 @@
 note_exam(s, slug, passed, reason, now_us)            # at joining, and now and then after
 set_aside(s, slug, reason, now_us) -> SetAside        # its lines since the last good exam are suspect
 readmit(s, slug, now_us) · why_aside(s, slug) -> str  # empty for a board that may work
-foreign(s, line) -> tuple[str, ...]                   # what other boards put out for the same case and source
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from db.agreement import doubt
 from db.attempt import set_jobs
 from db.capability import CellKey, fold_cells
 from db.session import Session, insert_new
 from db.tables import CELL, campaign, evidence, exam, job
 from kernels.errors import UsageError
-from kernels.model import Build, Evidence, Verdict
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,7 @@ def set_aside(s: Session, slug: str, reason: str, now_us: int) -> SetAside:
     columns = (evidence.c.evidence_id, *(evidence.c[name] for name in CELL))
     lines = s.execute(sa.select(*columns).where(doubted)).all()
     s.execute(sa.update(evidence).where(doubted).values(suspect=True))
+    doubt(s, slug, since)
     fold_cells(s, {CellKey(*line[1:]) for line in lines})
     decided = (
         sa.select(job.c.id)
@@ -95,36 +95,6 @@ def standings(s: Session) -> tuple[Standing, ...]:
     """Every board that was examined or set aside."""
     columns = [exam.c[name] for name in Standing.__dataclass_fields__]
     return tuple(Standing(*row) for row in s.execute(sa.select(*columns).order_by(exam.c.device)))
-
-
-def foreign(s: Session, line: Evidence) -> tuple[str, ...]:
-    """Output digests of other boards for the same case and source in the exact build, where they differ.
-
-    Kernels without approximations have one digest wherever they run: two mean that a board computes wrong.
-    """
-    if line.case.build is not Build.EXACT or not line.output_digest or line.verdict is not Verdict.PASS:
-        return ()
-    query = sa.select(evidence.c.output_digest).where(
-        evidence.c.case_id == line.case_id,
-        evidence.c.source_digest == line.source_digest,
-        evidence.c.inputs_digest == line.inputs_digest,
-        evidence.c.device != line.device.slug,
-        evidence.c.verdict == Verdict.PASS.value,
-        evidence.c.output_digest.not_in(["", line.output_digest]),
-        ~evidence.c.suspect,
-    )
-    return tuple(s.execute(query.distinct().limit(2)).scalars())
-
-
-def boards_of(s: Session, line: Evidence, output_digest: str) -> tuple[str, ...]:
-    """The boards that put that out for the line's case and source."""
-    query = sa.select(evidence.c.device).where(
-        evidence.c.case_id == line.case_id,
-        evidence.c.source_digest == line.source_digest,
-        evidence.c.output_digest == output_digest,
-        evidence.c.verdict == Verdict.PASS.value,
-    )
-    return tuple(s.execute(query.distinct().order_by(evidence.c.device)).scalars())
 
 
 def _make_row(s: Session, slug: str) -> None:

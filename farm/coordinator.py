@@ -18,13 +18,14 @@ from db.needs import offer_of
 from db.outcome import Outcome, complete_many
 from db.session import Database, Session
 from farm.campaign import deadline_s, targets_here
-from farm.exam import Examiner, Result, is_question, settles
+from farm.exam import Examiner, Result, is_question
 from farm.metrics import Figures
 from farm.recorder import Recorder
+from farm.settle import settle
 from farm.writer import Writer
 from kernels.model import Evidence, Verdict
 from workers import protocol
-from workers.exam import exam_catalog, twin_digest
+from workers.exam import exam_catalog
 from workers.packs import shipped
 from workers.protocol import (
     Acknowledged,
@@ -316,18 +317,14 @@ class Coordinator:
             self._turn_away(hello.device.slug)
 
     def _settle(self, s: Session, lines: Iterable[Evidence]) -> None:
-        """Where two boards put out different bits of one exact case, the twin says which is set aside."""
-        for line in lines:
-            if (others := trust.foreign(s, line)) and settles(line):
-                right = twin_digest(line.case)
-                for digest in {line.output_digest, *others} - {right}:
-                    for slug in trust.boards_of(s, line, digest):
-                        reason = (
-                            f"{line.case.op}/{line.case.kernel} put out {digest[:12]}, {right[:12]} is right"
-                        )
-                        trust.set_aside(s, slug, reason, self._now_us())
-                        self.recorder.set_aside(slug, reason)
-                        self._turn_away(slug)
+        """Turns away the boards that the twin contradicts, and examines those of which it can't tell."""
+        settled = settle(s, lines, self._now_us())
+        for slug, reason in settled.aside:
+            self.recorder.set_aside(slug, reason)
+            self._turn_away(slug)
+        if self._examiner and settled.unsettled:
+            doubted = [name for name, one in self._workers.items() if one.device.slug in settled.unsettled]
+            self._examiner.recall(doubted)
 
     def _turn_away(self, slug: str) -> None:
         """Asks a board's workers for another hello, which is refused; what they hold runs out."""

@@ -50,6 +50,11 @@ class Examiner:
             self._sittings.pop(worker_id, None)
             self._left[worker_id] = 0
 
+    def recall(self, worker_ids: Iterable[str]) -> None:
+        """Has workers examined before they get another job."""
+        with self._lock:
+            self._left |= dict.fromkeys(worker_ids, 0)
+
     def is_due(self, hello: Hello) -> bool:
         """Whether the worker gets no jobs now; one that only compiles puts nothing out."""
         with self._lock:

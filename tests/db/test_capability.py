@@ -212,6 +212,7 @@ def finding_of(made: Evidence) -> Finding:
         fingerprint_digest=made.device.fingerprint_digest,
         reason=made.reason,
         positions=figures.get("positions", 0),
+        trust="imported",  # as a bundle's
         **{name: figures.get(name) for name in names},
     )
 

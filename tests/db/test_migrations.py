@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
-from db import blob, bug, campaign, capability, evidence, pack, sabotage, tables, token, trust
+from db import agreement, blob, bug, campaign, capability, evidence, pack, sabotage, tables, token, trust
 from db.cases import remember_inputs
 from db.job import Target
 from db.session import Database, known_revisions, open_database
@@ -34,6 +35,8 @@ def filled(farm: Farm) -> None:
     farm.lose([lost])
     with farm.database.writing() as s:
         evidence.import_lines(s, [line(case(9))], 30)
+        elsewhere = line(case(rows=1), device=replace(BOARD, slug="cpu-1", uuid="uuid-1"))
+        agreement.note(s, agreement.meetings(s, [elsewhere]), 30)
         blob.put_source(s, "5" * 64, (blob.SourceText("matvec/block", "Q4_K", "text"),))
         remember_inputs(s, {"a" * 64: "1" * 64})
         sabotage.put(s, SCORE)

@@ -43,6 +43,7 @@ def lines(draw: st.DrawFn) -> list[dict[str, Any]]:
             "figures": draw(figures),
             "device": draw(st.sampled_from([BOARD, BOARD, BOARD, OTHER])),
             "reason": draw(st.sampled_from(["", "", "", "flaky: crashed behind others"])),
+            "trust": draw(st.sampled_from(["own", "own", "rented", "imported"])),
         }
         for _ in range(draw(st.integers(1, 5)))
     ]
@@ -57,6 +58,7 @@ def made(values: dict[str, Any]) -> Entry:
         finished_us=values["finished_us"],
         comparison=compared,
         device=values["device"],
+        trust=values["trust"],
     )
     return Entry(replace(one, reason=values["reason"]) if verdict is Verdict.PASS else one, None, True)
 
@@ -115,6 +117,7 @@ PASSED = passed("a")
         finding(Verdict.SKIP, "b", reason="not this shape"),
         replace(PASSED, finished_us=9),
         replace(PASSED, finished_us=1),
+        passed("b", trust="rented"),
     ],
 )
 def test_a_pass_more_is_told_without_the_others(new: Finding) -> None:
@@ -132,6 +135,7 @@ def test_a_pass_more_is_told_without_the_others(new: Finding) -> None:
         ([PASSED], passed("b", reason="a word")),
         ([PASSED], passed("b", device_class="another")),
         ([PASSED], passed("b", suspect=True)),
+        ([PASSED], replace(PASSED, finished_us=9, trust="rented")),
         ([passed("a", suspect=True)], passed("a", finished_us=9)),
         ([finding(Verdict.FAIL, "a")], passed("b")),
         ([finding(Verdict.SKIP, "a")], passed("b")),

@@ -13,7 +13,7 @@ from db.capability import cell, rebuilt, stored
 from db.evidence import Entry, append, key_of
 from db.session import Database, Session
 from kernels.errors import UsageError
-from kernels.model import Build, Evidence, Verdict
+from kernels.model import Evidence, Verdict
 from tests.db.making import BOARD, WORKER, Farm, answer, case, line
 
 OTHER = replace(BOARD, slug="cpu-1", uuid="uuid-1")
@@ -88,31 +88,3 @@ def test_readmitting(database: Database, farm: Farm) -> None:
         assert (one.aside_us, one.examined_us) == (None, 9)
         with pytest.raises(UsageError, match="board 'cpu-0' isn't set aside; those that are: none"):
             trust.readmit(s, BOARD.slug, 10)
-
-
-@pytest.mark.parametrize(
-    ("changes", "differs"),
-    [
-        ({}, True),
-        ({"output_digest": "a" * 64}, False),
-        ({"verdict": Verdict.FAIL}, False),
-        ({"source_digest": "6" * 64}, False),
-        ({"device": BOARD}, False),
-        ({"output_digest": ""}, False),
-    ],
-)
-def test_a_foreign_digest_is_another_boards_of_the_same_case_and_source(
-    database: Database, farm: Farm, changes: dict, differs: bool
-) -> None:
-    first = line(case(1), output_digest="a" * 64)
-    second = replace(line(case(1), device=OTHER, output_digest="b" * 64), **changes)
-    with database.writing() as s:
-        store(s, first)
-        assert trust.foreign(s, second) == (("a" * 64,) if differs else ())
-
-
-def test_only_the_exact_build_has_one_digest_everywhere(database: Database, farm: Farm) -> None:
-    of = case(1, build=Build.DEFAULT)
-    with database.writing() as s:
-        store(s, line(of, output_digest="a" * 64))
-        assert trust.foreign(s, line(of, device=OTHER, output_digest="b" * 64)) == ()

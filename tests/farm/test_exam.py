@@ -16,7 +16,7 @@ from farm.campaign import Submitted
 from farm.coordinator import Coordinator
 from farm.exam import Examiner, is_question, settles
 from kernels import catalog
-from kernels.model import Build, Verdict
+from kernels.model import Build, Shape, Verdict
 from tests.farm.conftest import DEVICE, Clock, FakeAgent
 from workers.backends.host import Host
 from workers.board_thread import BoardThread
@@ -184,6 +184,48 @@ def test_a_board_that_contradicts_the_twin_is_set_aside_and_its_jobs_run_again(
     assert len(waiting) == 6
     with pytest.raises(StaleEpoch):
         liar.ask()
+
+
+def meet(examining: Coordinator, verdicts: tuple[Verdict, Verdict], digests: tuple[str, str], **of: object):
+    """Two examined boards that say something of one exact case; the agents, and what was said."""
+    agents = [greeted(examining), greeted(examining, device=OTHER)]
+    for agent in agents:
+        answer(agent, Verdict.PASS, Verdict.FAIL)
+    lease = next(one for one in agents[0].ask(6).leases if one.case.build is Build.EXACT)
+    lease = replace(lease, case=replace(lease.case, **of))
+    right = "" if all(digests) else twin_digest(lease.case)
+    for agent, verdict, digest in zip(agents, verdicts, digests, strict=True):
+        line = replace(agent.line(lease, verdict), output_digest=digest or right)
+        line = replace(line, attempt_id="") if agent.device is OTHER else line
+        examining.complete(Complete(agent.worker_id, agent.epoch, (line,)))
+    return agents
+
+
+def test_a_board_that_fails_what_another_of_its_class_passed_is_set_aside(
+    examining: Coordinator, database: Database
+) -> None:
+    meet(examining, (Verdict.PASS, Verdict.FAIL), ("", "0" * 64))
+    with database.reading() as s:
+        assert trust.why_aside(s, DEVICE.slug) == ""
+        assert "put out 000000000000" in trust.why_aside(s, OTHER.slug)
+
+
+def test_boards_that_agree_are_noted(examining: Coordinator, database: Database) -> None:
+    meet(examining, (Verdict.PASS, Verdict.PASS), ("", ""))
+    with database.reading() as s:
+        pairs = s.execute(sa.text("SELECT device, other, verdict FROM agreement ORDER BY device")).all()
+    assert pairs == [(DEVICE.slug, OTHER.slug, "PASS"), (OTHER.slug, DEVICE.slug, "PASS")]
+
+
+def test_boards_that_differ_where_the_twin_cannot_tell_are_examined_again(
+    examining: Coordinator, database: Database
+) -> None:
+    """The twin settles seeded cases alone up to a size; here neither board can be said to be wrong."""
+    large = Shape.of(rows=4000, cols=4096)
+    agents = meet(examining, (Verdict.PASS, Verdict.FAIL), ("a" * 64, "b" * 64), shape=large)
+    with database.reading() as s:
+        assert [one.aside_us for one in trust.standings(s)] == [None, None]
+    assert [is_question(one.attempt_id) for agent in agents for one in agent.ask().leases] == [True] * 4
 
 
 def test_the_twin_settles_small_exact_seeded_cases_without_approximations(agent: FakeAgent) -> None:
