@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0011"
-down_revision = "0010"
+revision = "0012"
+down_revision = "0011"
 
 CELL = ("device", "backend", "op", "kernel", "kind", "build", "source_digest")
 SIZES = {"device": 128, "kernel": 64, "kind": 128, "source_digest": 64}
