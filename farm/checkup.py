@@ -25,6 +25,10 @@ from workers.state import state_folder
 PYTHONS = ((3, 11), (3, 14))  # from, and below
 MEMORY_GB = 3.0  # the peak of a campaign of everything
 DISK_GB = 1.0  # compile cache, database and spool
+WEB = {  # the extra `web`: modules, and what installs them
+    "fastapi": "fastapi", "jinja2": "jinja2", "multipart": "python-multipart", "plotly": "plotly",
+    "uvicorn": "uvicorn",
+}  # fmt: skip
 NEEDED_BACKEND = "host"  # runs every kernel without a GPU
 
 
@@ -54,6 +58,7 @@ def examine(url: str) -> tuple[Check, ...]:
         ray(),
         *backends(),
         nvrtc(),
+        dashboard(),
         database(url),
         cores(usable_cores()),
         memory(),
@@ -119,6 +124,14 @@ def nvrtc(version: Callable[[str], str] | None = None, driver: bool | None = Non
             filter(None, ("to run on GPUs, go where one is", remedy and f"to compile only, {remedy}"))
         )
     return Check("gpu", State.LACKING, found, remedy)
+
+
+def dashboard(is_there: Callable[[str], bool] = lambda name: find_spec(name) is not None) -> Check:
+    """What `farm status --web` and `farm gateway` are made of."""
+    if lacking := [distribution for name, distribution in WEB.items() if not is_there(name)]:
+        found = f"{', '.join(lacking)} not installed"
+        return Check("dashboard", State.LACKING, found, "./run pip install -e '.[web]'")
+    return Check("dashboard", State.OK, "farm status --web serves it")
 
 
 def database(url: str) -> Check:

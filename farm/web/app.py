@@ -133,9 +133,8 @@ def _pages(app: FastAPI, reader: Reader, page: Page) -> None:
 def _matrix_page(app: FastAPI, reader: Reader, page: Page) -> None:
     @app.get("/matrix", include_in_schema=False)
     def matrix(request: Request, q: str = "", builds: str = "") -> Response:
-        chosen = {key: value for key in LISTS if (value := request.query_params.get(key)) is not None}
-        if chosen:  # the form's lists, which become words
-            asked = {"q": with_words(q, chosen), "builds": builds}
+        if not request.query_params.keys().isdisjoint(LISTS):
+            asked = {"q": with_words(q, _changed(request, reader)), "builds": builds}
             return RedirectResponse(f"/matrix?{urlencode(asked)}".removesuffix("&builds="), 303)
         shown: Record = {"q": q, "apart": builds == "apart", "keys": KEYS, "complaint": ""}
         try:
@@ -154,6 +153,16 @@ def _matrix_page(app: FastAPI, reader: Reader, page: Page) -> None:
             digest=table.matrix.catalog_digest,
             generated=timestamp(table.matrix.generated_us),
         )
+
+
+def _changed(request: Request, reader: Reader) -> dict[str, str]:
+    """The form's lists that aren't as the page had them, which become words; one left alone says nothing."""
+    asked = request.query_params
+    try:
+        shown = reader.choices(parse(asked.get("was", "")))
+    except UsageError:
+        shown = reader.choices(None)
+    return {key: asked[key] for key in LISTS if key in asked and asked[key] != shown[key].chosen}
 
 
 def _api(app: FastAPI, reader: Reader) -> None:

@@ -37,7 +37,7 @@ def device(s: Session, matrix: Matrix, slug: str) -> Record:
         "counts": tally(mine),
         "bad": [_named(cell) for cell in mine if cell.verdict and cell.verdict.bad],
         "states": [_state(state) for state in states],
-        "first_good": next((_state(state) for state in states if state.is_good), None),
+        "first_good": next((_state(one) for one in states if one.is_good and system_of(one.device)), None),
         "class": {name: tally([cell for cell in peers if cell.device == name]) for name in slugs},
         "apart": apart(mine, [cell for cell in peers if cell.device != slug])[:MOST],
     }
@@ -73,7 +73,7 @@ def _named(cell: Cell) -> Record:
 
 def _state(state: State) -> Record:
     return {
-        "label": system_of(state.device),
+        "label": system_of(state.device) or "unknown",
         "first_seen": timestamp(state.first_seen_us),
         "verdicts": dict(state.verdicts),
         "good": state.is_good,
@@ -82,6 +82,6 @@ def _state(state: State) -> Record:
 
 
 def system_of(device: Device) -> str:
-    """driver 550.54, or what else of a board changes: os Linux 6.1, libc glibc 2.36."""
+    """driver 550.54, or what else of a board changes: os Linux 6.1, libc glibc 2.36; empty if unknown."""
     known = dict(device.fingerprint)
-    return ", ".join(f"{key} {known[key]}" for key in SYSTEM if key in known) or "nothing is known of it"
+    return ", ".join(f"{key} {known[key]}" for key in SYSTEM if key in known)

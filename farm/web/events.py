@@ -13,8 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 from jinja2 import Environment
 
-from db.activity import Version, cells_version, work_version
-from db.session import Database
+from db.activity import Version, work_version
 from farm.web.reader import Reader
 from kernels.errors import FarmError
 
@@ -34,8 +33,8 @@ Parts = dict[str, str]  # id of an element to its HTML
 class Pulse:
     """The version of everything that moves: asked once a moment, however many watch."""
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
-        self._database = database
+    def __init__(self, reader: Reader, clock: Callable[[], float] = time.monotonic) -> None:
+        self._reader = reader
         self._clock = clock
         self._lock = threading.Lock()
         self._seen: tuple[float, Version] = (-EVERY_S, ())
@@ -44,14 +43,16 @@ class Pulse:
         with self._lock:
             at, version = self._seen
             if self._clock() - at >= EVERY_S / 2:
-                with self._database.reading() as s:
-                    version = (*work_version(s), *cells_version(s), int(self._clock() / AT_LEAST_S))
+                with self._reader.database.reading() as s:
+                    work = work_version(s)
+                # What the pages' matrix was made of: one that took long to read is told when it is there.
+                version = (*work, *self._reader.version(), int(self._clock() / AT_LEAST_S))
                 self._seen = self._clock(), version
             return version
 
 
 def add_events(app: FastAPI, reader: Reader, made: Environment) -> None:
-    pulse = Pulse(reader.database)
+    pulse = Pulse(reader)
 
     def parts(names: dict[str, str], values: dict[str, Any]) -> Parts:
         return {

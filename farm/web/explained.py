@@ -132,8 +132,9 @@ def first_good(lines: Sequence[Line], states: dict[str, State]) -> str:
     """The oldest driver or system that passed this cell and was never bad at it; empty where none did."""
     seen: dict[str, list[Line]] = {}
     for line in reversed(lines):
-        if line.fingerprint_digest in states:
-            seen.setdefault(system_of(states[line.fingerprint_digest].device), []).append(line)
+        state = states.get(line.fingerprint_digest)
+        if state and (system := system_of(state.device)):
+            seen.setdefault(system, []).append(line)
     for label, its in seen.items():
         words = {line.verdict for line in its}
         if "PASS" in words and not any(word.bad for word in words):

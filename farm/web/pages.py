@@ -9,10 +9,12 @@ from typing import Any, Protocol
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from farm import own
 from farm.marks import FLAGS, LEGEND, LETTERS, NEVER_RUN
 from farm.web import grid
+from farm.web.query import with_words
 from farm.web.security import Door
 from kernels.model import Verdict
 
@@ -39,7 +41,8 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     made.globals |= {"legend": legend(), "version": own.version(), "assets": assets()}
-    made.filters["bytes"] = spaced
+    made.globals["with_words"] = with_words
+    made.filters |= {"bytes": spaced, "breaks": breaks}
     return made
 
 
@@ -74,11 +77,16 @@ def spaced(digits: str) -> str:
     return " ".join(digits[at : at + step] for at in range(0, len(digits), step))
 
 
+def breaks(name: str) -> Markup:
+    """A cell's name, which may be broken behind its slashes."""
+    return Markup("/<wbr>").join(name.split("/"))
+
+
 def legend() -> list[dict[str, str]]:
     """What the marks of the matrix look like, what they mean, who acts."""
     looks = {verdict.value: (grid.LOOKS[verdict], LETTERS[verdict]) for verdict in Verdict}
     looks |= {NEVER_RUN: ("", ""), Verdict.PASS.value: (grid.INEXACT[0], "P")}
-    rows = [_row(*looks[word], f"{word}: {means}", who) for word, means, who in LEGEND]
+    rows = [_row(*looks[word], _said(word, means), who) for word, means, who in LEGEND]
     near = f"PASS, the same, {grid.SHADES - 1}/{grid.SHADES} of the way to its limit or more, and exact"
     more = [
         _row(grid.EXACT[-1], "P", near),
@@ -93,6 +101,10 @@ def legend() -> list[dict[str, str]]:
 
 def rungs() -> str:
     return ", ".join(f"{letter} {rung}" for rung, letter in grid.RUNG_LETTERS.items())
+
+
+def _said(word: str, means: str) -> str:
+    return means if word == NEVER_RUN else f"{word}: {means}"
 
 
 def _row(look: str, letter: str, means: str, who: str = "") -> dict[str, str]:

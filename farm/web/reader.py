@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from db import bug
+from db.activity import Version
 from db.session import Database
 from farm import user_catalog
 from farm.activity import newest_bad
@@ -57,6 +58,10 @@ class Reader:
     def warm(self) -> None:
         """Reads the matrix before anybody asks for it."""
         threading.Thread(target=self.table, args=("", False), name="warming", daemon=True).start()
+
+    def version(self) -> Version:
+        """Of the rows that the matrix was made of; reads it anew where that is due."""
+        return self._holder.now().version
 
     def overview(self) -> Record:
         """Campaigns, boards, what is bad, and how much of the matrix is known."""

@@ -21,7 +21,7 @@ POLICY = (
 )
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # none at all makes browsers send `Origin: null` with our own forms
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }

@@ -62,6 +62,13 @@ def test_python_has_a_range(version: tuple[int, int], state: str) -> None:
     assert bool(check.remedy) == (state == "missing")
 
 
+def test_without_the_extra_web_there_is_no_dashboard() -> None:
+    assert checkup.dashboard().state is State.OK
+    check = checkup.dashboard(lambda name: name not in ("multipart", "uvicorn"))
+    assert (check.state, check.found) == (State.LACKING, "python-multipart, uvicorn not installed")
+    assert check.remedy == "./run pip install -e '.[web]'"
+
+
 def test_without_ray_there_is_another_way() -> None:
     check = checkup.ray(lambda name: "")
     assert check.state is State.LACKING

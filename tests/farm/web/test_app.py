@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from starlette.testclient import TestClient
@@ -68,6 +69,22 @@ def test_the_matrix_shows_what_ran_and_what_never_did(visitor: TestClient) -> No
     assert {(cell["kind"], cell["build"], cell["verdict"]) for cell in cells} == {
         ("Q4_0", "exact", "PASS"), ("Q4_0", "default", "PASS"),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sent", "becomes"),
+    [
+        ("q=verdict:fail&was=&verdict=&kind=", "verdict:fail"),  # words were typed, no list was touched
+        ("q=verdict:fail&was=verdict:fail&verdict=fail&kind=Q4_0", "verdict:fail kind:Q4_0"),
+        ("q=kind:q4_0&was=kind:q4_0&kind=", ""),  # the list was set to any
+        ("q=kind:Q4_*&was=kind:Q4_*&kind=&op=ffn", "kind:Q4_* op:ffn"),  # the list can't show a glob
+        ("q=op:ffn&was=no:filter&kind=Q4_0", "op:ffn kind:Q4_0"),
+    ],
+)
+def test_a_list_that_was_left_alone_says_nothing(visitor: TestClient, sent: str, becomes: str) -> None:
+    said = visitor.get(f"/matrix?{sent}", follow_redirects=False)
+    assert said.status_code == 303
+    assert dict(parse_qsl(urlsplit(said.headers["location"]).query)) == ({"q": becomes} if becomes else {})
 
 
 def test_a_cell_is_drilled_to_its_bytes(visitor: TestClient) -> None:
