@@ -20,7 +20,9 @@ from kernels.tiers import Tier
 from workers import backend as backends
 from workers import bundle, packs
 from workers.backend import Unavailable
+from workers.interrupt import sigterm_interrupts
 from workers.standalone import Order, run_cases
+from workers.worth import most_valuable_first
 
 INTERRUPTED = 130
 BAD = 3
@@ -72,7 +74,9 @@ def _parser() -> argparse.ArgumentParser:
         "--device", default="*", metavar="GLOB", help="class, slug or UUID; the first that fits"
     )
     run_.add_argument("--rule", choices=[rule.value for rule in Rule], default=Rule.BOUND.value)
-    run_.add_argument("--minutes", type=float, default=0.0, help="start no case after that long")
+    run_.add_argument(
+        "--minutes", type=float, default=0.0, help="start no case after that long; a case of every cell first"
+    )
     run_.add_argument("--deadline", type=float, default=120.0, metavar="SECONDS", help="for each case")
     run_.add_argument("--bundle", type=Path, required=True, metavar="FILE", help="where the evidence goes")
     devices_ = commands.add_parser("devices", help="what this machine can run cases on")
@@ -149,7 +153,7 @@ def first_fitting(devices: Sequence[Device], glob: str) -> Device:
 
 def run(given: argparse.Namespace) -> int:
     """Runs a selection, of a user's catalog where one is named, and prints one line a case."""
-    with packs.searching(given.catalog) as found:
+    with sigterm_interrupts(), packs.searching(given.catalog) as found:
         return _run(given, found)
 
 
@@ -167,6 +171,8 @@ def _run(given: argparse.Namespace, found: Catalog | None) -> int:
     if writer.found.torn:
         print(f"workers: {writer.found.torn}", file=sys.stderr)
     left = remaining(planned, order, writer.found.evidence)
+    if given.minutes:
+        left = most_valuable_first(left)
     counts: Counter[Verdict] = Counter()
 
     def take(evidence: Evidence) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from kernels.catalog import Planned
 from kernels.model import Device, Evidence, Rule
 from workers import packs
+from workers.board_lock import held
 from workers.isolate import Isolated
 from workers.request import Request
 from workers.runner import new_id
@@ -39,34 +40,64 @@ def run_cases(
     """Runs every case unless the time is over; how many were not started.
 
     `take` gets the evidence in the order in which cases end, never two at once. What it or a slot raises is
-    raised here when the other slots have finished their cases.
+    raised here when the other slots have finished their cases. KeyboardInterrupt ends the running cases at
+    once: they have no evidence, and run again when the same is asked again.
     """
-    waiting = deque(planned)
-    one_at_a_time = threading.Lock()
-    stop = threading.Event()
-    until = clock() + 60 * order.minutes if order.minutes else float("inf")
+    with held(order.device) as lock:
+        crew = Crew(deque(planned), order, take, clock, lock.descriptor)
+        return crew.run()
 
-    def work() -> None:
-        with closing(Isolated()) as slot:
-            while waiting and not stop.is_set() and clock() < until:
+
+class Crew:
+    """The threads of one run, a slot each."""
+
+    def __init__(
+        self,
+        waiting: deque[Planned],
+        order: Order,
+        take: Callable[[Evidence], None],
+        clock: Callable[[], float],
+        holds: int | None,
+    ) -> None:
+        self._waiting = waiting
+        self._order = order
+        self._take = take
+        self._clock = clock
+        self._until = clock() + 60 * order.minutes if order.minutes else float("inf")
+        self._slots = [Isolated(holds=holds) for _ in range(max(1, min(order.device.slots, len(waiting))))]
+        self._one_at_a_time = threading.Lock()
+        self._stop = threading.Event()  # no further case
+        self._abandoned = threading.Event()  # and none of the running ones
+
+    def run(self) -> int:
+        """How many cases were not started."""
+        with ThreadPoolExecutor(len(self._slots), thread_name_prefix="slot") as pool:
+            threads = [pool.submit(self._work, slot) for slot in self._slots]
+            try:
+                wait(threads, return_when=FIRST_EXCEPTION)
+            except KeyboardInterrupt:
+                self._abandoned.set()
+                self._stop.set()
+                for slot in self._slots:
+                    slot.abandon()
+                raise
+            finally:
+                self._stop.set()
+        for thread in threads:
+            thread.result()
+        return len(self._waiting)
+
+    def _work(self, slot: Isolated) -> None:
+        with closing(slot):
+            while self._waiting and not self._stop.is_set() and self._clock() < self._until:
                 try:
-                    item = waiting.popleft()
+                    item = self._waiting.popleft()
                 except IndexError:  # another slot was faster
                     return
-                evidence = slot.run(request(item, order), order.deadline_s)
-                with one_at_a_time:
-                    take(replace(evidence, origin="bundle"))
-
-    slots = max(1, min(order.device.slots, len(waiting)))
-    with ThreadPoolExecutor(slots, thread_name_prefix="slot") as pool:
-        threads = [pool.submit(work) for _ in range(slots)]
-        try:
-            wait(threads, return_when=FIRST_EXCEPTION)
-        finally:
-            stop.set()
-    for thread in threads:
-        thread.result()
-    return len(waiting)
+                evidence = slot.run(request(item, self._order), self._order.deadline_s)
+                with self._one_at_a_time:
+                    if not self._abandoned.is_set():
+                        self._take(replace(evidence, origin="bundle"))
 
 
 def request(item: Planned, order: Order) -> Request:

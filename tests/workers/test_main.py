@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,13 +15,14 @@ import pytest
 
 from kernels import source
 from kernels.catalog import Planned
-from kernels.model import Device, Evidence, Verdict
+from kernels.model import Build, Device, Evidence, Verdict
 from tests.workers.cases import matvec_case, request_for
 from workers import bundle
 from workers.__main__ import describe, first_fitting, main, remaining
 from workers.machine import cpu_device
 from workers.runner import ended
 from workers.standalone import Order, run_cases
+from workers.worth import most_valuable_first
 
 ROOT = Path(__file__).parents[2]
 TWIN = Order("twin", replace(cpu_device(), slots=1))
@@ -201,3 +203,31 @@ def test_case_remains_unless_the_bundle_has_its_verdict(there: tuple[Evidence, .
 
 def test_line_of_a_case_says_why_when_nothing_was_compared() -> None:
     assert describe(evidence(Verdict.CRASH)) == "CRASH   matvec/block Q4_0 3x64 ordinary exact  why"
+
+
+def test_a_case_of_every_cell_comes_first_and_exact_ones_before_the_others() -> None:
+    exact = [matvec_case(rows=rows) for rows in (1, 2)]
+    default = [replace(case, build=Build.DEFAULT) for case in exact]
+    other = matvec_case(rows=1, kinds=("Q8_0",))
+    ordered = most_valuable_first([Planned(case, 1) for case in (*exact, *default, other)])
+    assert [item.case for item in ordered] == [exact[0], other, default[0], exact[1], default[1]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_bundle_is_whole_and_goes_on_when_the_run_was_stopped(tmp_path: Path, number: signal.Signals) -> None:
+    words = ["run", "--kernel", "matvec/block", "--backend", "twin", "--bundle", "b.jsonl", "--minutes", "5"]
+    command = [sys.executable, "-m", "workers", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run_ = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert run_.stdout is not None
+    first = run_.stdout.readline()
+    run_.send_signal(number)
+    rest, said = run_.communicate(timeout=60)
+    assert run_.returncode == 130
+    assert said == "workers: interrupted; the same command goes on where it stopped\n"
+    found = bundle.read(tmp_path / "b.jsonl")
+    assert found.torn == ""
+    assert len(found.evidence) == len([first, *rest.splitlines()]) > 0
+    assert {line.verdict for line in found.evidence} <= {Verdict.PASS, Verdict.SKIP}
