@@ -10,6 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from kernels import codec, dtypes
+from kernels.benchmark import Benchmark
 from kernels.built import BuildRecord
 from kernels.layout import Packing
 
@@ -190,6 +191,11 @@ class Buffer:
     def put_out(self) -> bool:
         """Whether the plan's result is in it."""
         return self.role in (Role.OUT, Role.INOUT)
+
+    @property
+    def viewed_bytes(self) -> int:
+        """Of the logical array, without what lies around it and between its rows."""
+        return math.prod(self.shape) * dtypes.dtype(self.dtype).itemsize
 
     def view(self, image: np.ndarray) -> np.ndarray:
         """The logical array inside a (nbytes,) uint8 memory image; no copy."""
@@ -393,6 +399,7 @@ class Evidence:
     trust: str = "own"  # own, rented, imported
     builds: tuple[BuildRecord, ...] = ()  # one per text, from a compiler that says what it made
     frame_digest: str = ""  # of all that belongs to the source except the CUDA texts; beside builds
+    benchmark: Benchmark | None = codec.later(None)  # noqa: RUF009 - none, where it was not timed
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from kernels.errors import FarmError
 from kernels.model import Evidence, Verdict
 from workers import packs
 from workers.backend import Backend, backend
+from workers.benchmark import bench_case
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.request import READY, Answer, Request
@@ -106,7 +107,8 @@ def _run(request: Request, chosen: Backend, cache: ImageCache, announce: Callabl
     """Evidence of one case; a catalog that can't be loaded is ERROR, since no kernel of it was seen."""
     try:
         with packs.searched(request):
-            return run_case(request, chosen, cache, announce=announce)
+            run = bench_case if request.bench else run_case
+            return run(request, chosen, cache, announce=announce)
     except FarmError as error:
         return ended(request, Verdict.ERROR, str(error), wall_clock(), wall_clock())
 

@@ -22,6 +22,7 @@ class Request:
     inputs_digest: str = ""  # that the inputs must have here; empty accepts any
     output: str = ""  # where to write the last output buffer as .npy; empty writes none
     pack: str = ""  # address of the user's catalog that the case's kernel is in; empty for the farm's own
+    bench: bool = False  # whether it is timed where it passes
     packs: str = ""  # the folder that packs lie in, each under its address
 
 

@@ -56,6 +56,8 @@ class Timing:
 class Timed(Protocol):
     """What a backend that measures offers beside `run`."""
 
+    name: str
+
     def time(
         self,
         plan: Plan,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from workers.host.memory import Arena
 from workers.host.module import Argument, Module
 from workers.machine import cpu_device
 from workers.state import compile_cache
+from workers.timed import BoardState, Rounds, Timing
 
 # What a GPU does in hardware and the host's runtime in code of its own.
 SUBSTITUTE = re.compile(r"\b(expf|rsqrtf|halves_fma|halves_sub)\s*\(")
@@ -80,6 +81,40 @@ class Host:
             findings=tuple(checker.findings) if checker else (),
         )
 
+    def time(
+        self,
+        plan: Plan,
+        copies: Sequence[Mapping[str, np.ndarray]],
+        device: Device,
+        rounds: Rounds,
+        turn: int,
+    ) -> Timing:
+        """As the contract has it, by this processor's clock: it says nothing about any GPU."""
+        texts = [None if one.library else self._load(one, plan) for one in plan.launches]
+        arenas = [_fill(plan, images, turn) for images in copies]
+        picked = copies[rounds.chosen % len(copies)]
+        chosen = _fill(plan, picked, turn)
+        for arena in (*arenas, chosen):
+            _pass(plan, texts, arena, slice(plan.setup))
+        behind, took = slice(plan.setup, None), []
+        launches: tuple[LaunchRecord, ...] = ()
+        for number in range(rounds.warmups):
+            _pass(plan, texts, arenas[number % len(arenas)], behind)
+        for number in range(rounds.batches * rounds.passes):
+            is_chosen = number == rounds.chosen
+            records = _pass(plan, texts, chosen if is_chosen else arenas[number % len(arenas)], behind)
+            took.append(sum(record.elapsed_us for record in records))
+            launches = tuple(records) if is_chosen else launches
+        by_batch = np.array(took).reshape(rounds.batches, rounds.passes).mean(axis=1)
+        version, flags = self.toolchain(plan.build, plan.options)
+        held = {buffer.name: _collect(buffer, picked, chosen) for buffer in plan.buffers}
+        run = Run(held, launches, tuple(_written(plan, chosen)), version, flags)
+        return Timing(tuple(map(float, by_batch)), run, self.state(device), self.state(device))
+
+    def state(self, device: Device) -> BoardState:
+        """Nothing: a processor's clocks and heat are not this backend's to tell."""
+        return BoardState()
+
     def toolchain(self, build: Build, options: Options = NO_OPTIONS) -> tuple[str, str]:
         used = compiler.find()
         return used.version, " ".join(compiler.flags(build, used, options))
@@ -119,6 +154,17 @@ def _fill(plan: Plan, images: Mapping[str, np.ndarray], turn: int) -> Arena:
         given = images[buffer.name] if buffer.given else filled(buffer, turn)
         arena.place(buffer.name, given, buffer.align)
     return arena
+
+
+def _pass(plan: Plan, texts: Sequence[Loaded | None], arena: Arena, some: slice) -> list[LaunchRecord]:
+    """Some of a plan's launches in order, inputs sealed."""
+    with arena.sealed(buffer.name for buffer in plan.buffers if buffer.role is Role.IN):
+        return [
+            _launch(launch, text, plan, arena, 0, None)
+            if text
+            else libraries.call(launch, _arrays(launch, plan, arena))
+            for launch, text in zip(plan.launches[some], texts[some], strict=True)
+        ]
 
 
 def _watch(plan: Plan, arena: Arena) -> Checker:

@@ -17,11 +17,11 @@ Arrays = Mapping[str, np.ndarray]  # by role
 
 
 def gemm(arrays: Arrays) -> None:
-    """out (m, n) float32 = x (m, k) float16 by the transpose of weights (n, bytes of k float16).
+    """out (m, n) float32 = x (m, k) by the transpose of weights (n, bytes of k), both float16 or float32.
 
-    Both are made float32, which is exact, and so are their products; the additions are in BLAS' own order.
+    They are made float32, which is exact; the additions are in BLAS' own order.
     """
-    w = arrays["weights"].view("<f2")
+    w = arrays["weights"].view(arrays["x"].dtype)
     with np.errstate(all="ignore"):  # NaN and Inf are fed on purpose
         arrays["out"][...] = arrays["x"].astype(np.float32) @ w.astype(np.float32).T
 

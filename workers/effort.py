@@ -1,0 +1,101 @@
+"""How much is done for one figure, and when a figure proves nothing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from kernels.benchmark import Benchmark
+from kernels.model import Comparison, Device, Plan, Role, Verdict
+from workers import work
+from workers.timed import BoardState, Rounds, Timed, Timing
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is done for one figure."""
+
+    batches: int = 30
+    batch_us: float = 2_000.0  # that a batch takes at least
+    warm_us: float = 200_000.0  # before the first
+    most_passes: int = 500  # of a batch
+    rotated_bytes: int = 256 << 20  # of copies at least; four times the cache where that is more
+    most_copies: int = 512
+    mark_bytes: int = 64 << 20  # that a yardstick goes over
+
+
+# A processor's figures exercise the path and say nothing about a GPU: few and small.
+EFFORTS: Mapping[str, Effort] = {"host": Effort(5, 0.0, 0.0, 4, 0, 2, 1 << 20)}
+FEWEST_COPIES = 2  # so that no pass reads what the one before it has read
+TURN = 1  # whose poison lies in the outputs of the timed run
+# Of reasons why clocks were lowered, parts of those that make a figure worthless. A power cap is only told.
+HEAT = ("thermal", "hw_slowdown", "power_brake")
+POWER_CAP = "sw_power_cap"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A backend that measures, and the board it measures."""
+
+    backend: Timed
+    device: Device
+
+    @property
+    def effort(self) -> Effort:
+        return EFFORTS.get(self.backend.name, Effort())
+
+    @property
+    def cache_bytes(self) -> int:
+        return work.cache_bytes(self.device)
+
+    def copies_of(self, nbytes: int) -> int:
+        """How many sets of so many bytes are gone through in turn."""
+        wanted = max(self.effort.rotated_bytes, 4 * self.cache_bytes)
+        return min(max(FEWEST_COPIES, -(-wanted // max(1, nbytes))), self.effort.most_copies)
+
+    def time(self, plan: Plan, copies: Sequence[Mapping[str, np.ndarray]]) -> tuple[Timing, Rounds]:
+        """Times of batches that are long enough, the pass to be judged drawn by chance."""
+        effort = self.effort
+        trial = self.backend.time(plan, copies, self.device, Rounds(3, 1, 1, 0), 0)
+        pass_us = max(min(trial.pass_us), 0.1)
+        passes = min(max(1, round(effort.batch_us / pass_us)), effort.most_passes)
+        warmups = min(round(effort.warm_us / pass_us), 20 * effort.most_passes)
+        chosen = secrets.randbelow(effort.batches * passes)
+        rounds = Rounds(effort.batches, passes, warmups, chosen)
+        return self.backend.time(plan, copies, self.device, rounds, TURN), rounds
+
+
+def bytes_of(plan: Plan) -> int:
+    """What a pass reads and writes at least: what comes in and what is put out, once, without padding."""
+    moved = [buffer for buffer in plan.buffers if buffer.role is not Role.SCRATCH]
+    return sum((2 if buffer.role is Role.INOUT else 1) * buffer.viewed_bytes for buffer in moved)
+
+
+def refusal(found: Benchmark, timing: Timing, compared: Comparison, sheet_gb_per_s: float) -> Benchmark:
+    """The benchmark with why it proves nothing, and with what a reader should know."""
+    throttled = (*(timing.before.throttled_by or ()), *(timing.after.throttled_by or ()))
+    hot = sorted({reason for reason in throttled if any(part in reason for part in HEAT)})
+    errors = (timing.after.ecc_uncorrected or 0) - (timing.before.ecc_uncorrected or 0)
+    reasons = (
+        f"the pass that was judged was {compared.verdict}" if compared.verdict is not Verdict.PASS else "",
+        f"slowed down by {', '.join(hot)}" if hot else "",
+        f"{errors} uncorrected memory errors" if errors > 0 else "",
+        f"{found.gb_per_s:.0f} GB/s, the data sheet says {sheet_gb_per_s:.0f}"
+        if 0 < sheet_gb_per_s < found.gb_per_s
+        else "",
+    )
+    notes = ("power cap",) if POWER_CAP in throttled else ()
+    return replace(found, refused="; ".join(filter(None, reasons)), notes=(*found.notes, *notes))
+
+
+def told(state: BoardState) -> tuple[tuple[str, str], ...]:
+    """What the board told of itself, by name."""
+    values = ((field.name, getattr(state, field.name)) for field in fields(state))
+    return tuple(
+        (name, ", ".join(value) if isinstance(value, tuple) else str(value))
+        for name, value in values
+        if value is not None
+    )
