@@ -1,7 +1,7 @@
 """Times a case so that nothing but running it gives its figures.
 
-Inputs are drawn by fresh seeds and read in turn, so that no cache keeps the weights, each set in memory of its
-own; outputs are poisoned, and the pass whose outputs are judged is drawn by chance.
+Inputs are drawn by fresh seeds and read in turn, so that no cache keeps the weights, each set in memory of
+its own; outputs are poisoned, and the pass whose outputs are judged is drawn by chance.
 """
 
 from __future__ import annotations
