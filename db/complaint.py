@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 
+from kernels.errors import FarmError
+
 SQLITE_BUSY, SQLITE_LOCKED, SQLITE_FULL = 5, 6, 13
 # Classes and codes of PostgreSQL's errors that a server or its operator causes, not a statement of ours:
 # connection, read only, who may come in, no such database, no schema, no right, resources, object in use,
@@ -16,6 +18,10 @@ REMEDIES = {
     "53100": "make room on the server's disk; what was committed is there, farm resume goes on",
 }
 FULL = "make room on its disk; what was committed is there, farm resume goes on"
+
+
+class DatabaseTrouble(FarmError):
+    """The file or the server is at fault: what was committed is there, and asking later may be answered."""
 
 
 def is_complaint(error: DBAPIError) -> bool:

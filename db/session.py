@@ -24,7 +24,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
-from db.complaint import is_busy, is_complaint, line_about
+from db.complaint import DatabaseTrouble, is_busy, is_complaint, line_about
 from db.place import refuse_network
 from kernels.errors import FarmError, UsageError
 
@@ -119,7 +119,7 @@ class Database:
         except DBAPIError as error:
             if not is_complaint(error):
                 raise
-            raise FarmError(line_about(error, self.label, self.give_up_s)) from error
+            raise DatabaseTrouble(line_about(error, self.label, self.give_up_s)) from error
 
 
 def open_database(url: str) -> Database:

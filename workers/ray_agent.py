@@ -47,12 +47,14 @@ class RayAgent:
 
 
 def carrier(coordinator: Any) -> Callable[[str, str], str]:
-    """Carries one call to the actor: Unreachable if it is gone or silent, FarmError if it failed."""
+    """Carries one call to the actor: Unreachable if it or its database is away, FarmError if it failed."""
 
     def carry(call: str, text: str) -> str:
         try:
             return str(ray.get(coordinator.call.remote(call, text), timeout=ANSWER_S))
         except RayTaskError as error:
+            if isinstance(error.cause, Unreachable):  # it can't reach its database
+                raise Unreachable(str(error.cause)) from None
             last = str(error.cause or error).strip().splitlines()[-1:]
             raise FarmError(f"the coordinator failed at {call}: {' '.join(last)}") from None
         except (RayActorError, RaySystemError, GetTimeoutError) as error:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from db.complaint import DatabaseTrouble
 from farm.cluster.agents import Watch
 from farm.cluster.private import NAMESPACE, one_line, start_coordinator
 from farm.cluster.signals import stopped_by_signals
@@ -80,10 +81,13 @@ def keep_watching(ray: Any, coordinator: Any, watch: Watch, stopping: threading.
 
 
 def _ticked(ray: Any, asked: Any, watch: Watch) -> None:
-    """An actor that is restarted answers later; what it raised itself ends the head."""
+    """An actor that is restarted, or whose database is in trouble, answers later; all else ends the head."""
     try:
         ray.get(asked)
     except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, DatabaseTrouble):
+            watch.say(f"{error.cause}; tried again")
+            return
         raise FarmError(reason(error)) from None
     except ray.exceptions.RayActorError:
         watch.say("the coordinator ended; Ray starts another, agents say hello again")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from db.campaign import CampaignRow
+from db.complaint import DatabaseTrouble
 from db.session import Database, open_existing
 from farm.cluster import ray_home
 from farm.coordinator import Coordinator
@@ -23,7 +24,7 @@ from kernels.errors import FarmError
 from workers import json_calls
 from workers.boards import Board
 from workers.files import FileStore
-from workers.protocol import Hello
+from workers.protocol import Hello, Unreachable
 from workers.state import state_folder
 
 NAMESPACE = "farm"
@@ -33,6 +34,7 @@ CALLS_AT_ONCE = 16  # to the coordinator: they wait for the writer, not for each
 GLANCE_S = 0.2
 ANSWER_S = 5.0  # between looks at what is left of Ray, where the coordinator doesn't answer
 STOP_S = 10.0  # for the running cases to end at Ctrl-C
+TROUBLE_S = 1.0  # between looks at a database that doesn't answer
 MAX_DEATHS = 5  # of one board's agents in a campaign; more is a machine that can't run the farm
 
 
@@ -40,11 +42,23 @@ class CoordinatorActor(Coordinator):
     """The coordinator in a process of its own, where it opens the database itself."""
 
     def __init__(self, url: str, catalog_digest: str, examines: bool = False) -> None:
-        super().__init__(open_existing(url), catalog_digest, examiner=Examiner() if examines else None)
+        super().__init__(when_there(url), catalog_digest, examiner=Examiner() if examines else None)
 
     def call(self, name: str, text: str) -> str:
-        """One of the four calls, as JSON."""
-        return json_calls.answer(self, name, text)
+        """One of the four calls, as JSON; Unreachable while the database is in trouble."""
+        try:
+            return json_calls.answer(self, name, text)
+        except DatabaseTrouble as error:
+            raise Unreachable(str(error)) from None
+
+
+def when_there(url: str) -> Database:
+    """The database, once it answers: Ray gives an actor up that fails as it is made."""
+    while True:
+        try:
+            return open_existing(url)
+        except DatabaseTrouble:
+            time.sleep(TROUBLE_S)
 
 
 def start_coordinator(ray: Any, url: str, examines: bool = False) -> Any:

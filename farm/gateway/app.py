@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from db import token
+from db.complaint import DatabaseTrouble
 from db.epoch import StaleEpoch as Superseded
 from db.session import Database
 from db.token import Refused
@@ -26,6 +27,7 @@ STATUS: tuple[tuple[type[FarmError], int], ...] = (
     (OutOfScope, 403),
     (TooOften, 429),
     (Superseded, 503),
+    (DatabaseTrouble, 503),  # a full disk, a server that restarts: workers wait and ask again
     (FarmError, 400),
 )
 

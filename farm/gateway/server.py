@@ -14,6 +14,7 @@ from pathlib import Path
 
 import uvicorn
 
+from db.complaint import DatabaseTrouble
 from db.session import Database
 from farm.coordinator import TTL_S, Coordinator
 from farm.exam import Examiner
@@ -129,6 +130,8 @@ def reaping(coordinator: Coordinator, server: uvicorn.Server, ended: list[str]) 
         while not done.wait(REAP_S):
             try:
                 coordinator.reap()
+            except DatabaseTrouble:
+                continue  # workers are told so themselves, and wait
             except FarmError as error:
                 ended.append(str(error))
             if ended:

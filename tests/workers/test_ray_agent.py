@@ -75,3 +75,22 @@ def test_coordinator_is_unreachable_when_its_actor_is(
     monkeypatch.setattr(ray_agent.ray, "get", get)
     with pytest.raises(raised, match="no coordinator"):
         ray_agent.carrier(Handle(FakeCoordinator()))("hello", "{}")
+
+
+def test_a_coordinator_whose_database_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(ref: Any, timeout: float) -> str:
+        raise ray_agent.RayTaskError("call", "a traceback", ray_agent.Unreachable("farm.db: disk is full"))
+
+    monkeypatch.setattr(ray_agent.ray, "get", get)
+    with pytest.raises(Unreachable, match=r"^farm\.db: disk is full$"):
+        ray_agent.carrier(Handle(FakeCoordinator()))("renew", "{}")
+
+
+def test_a_coordinator_that_fails_otherwise_ends_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(ref: Any, timeout: float) -> str:
+        raise ray_agent.RayTaskError("call", "a traceback", ValueError("what is this"))
+
+    monkeypatch.setattr(ray_agent.ray, "get", get)
+    with pytest.raises(FarmError, match="the coordinator failed at renew: what is this") as caught:
+        ray_agent.carrier(Handle(FakeCoordinator()))("renew", "{}")
+    assert not isinstance(caught.value, Unreachable)

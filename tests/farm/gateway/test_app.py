@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from db import evidence, token
+from db.complaint import DatabaseTrouble
 from db.epoch import raise_epoch
 from db.job import jobs_of
 from db.session import Database
@@ -212,3 +213,23 @@ def test_answers_are_json(door, agent) -> None:
     )
     assert said.headers["content-type"] == "application/json"
     assert json.loads(said.text)["Welcome"]["accepted"] is True
+
+
+def test_workers_wait_while_the_database_is_in_trouble(
+    door, agent, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk is no fault of the worker's: 503 says that it is to ask again, 400 would end it."""
+    caller = door.caller(secret := door.token())
+    epoch = caller.hello(Hello("w", agent.device, ("twin",), catalog.digest())).epoch
+
+    def full(message: Ask) -> None:
+        raise DatabaseTrouble("farm.db: database or disk is full")
+
+    with monkeypatch.context() as trouble:
+        trouble.setattr(coordinator, "lease", full)
+        headers = {"Authorization": f"Bearer {secret}"}
+        said = door.client.post("/v1/lease", content=codec.canonical(Ask("w", epoch, 1)), headers=headers)
+    assert (said.status_code, said.text) == (503, "farm.db: database or disk is full")
+    assert said.headers["retry-after"] == "1"
+    assert len(caller.lease(Ask("w", epoch, 1)).leases) == 1
+    assert door.superseded == []

@@ -1,0 +1,95 @@
+"""What ends a head or a coordinator, and what it lives through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from db.complaint import DatabaseTrouble
+from db.epoch import StaleEpoch
+from farm.cluster import private
+from farm.cluster.driver import _ticked
+from kernels.errors import FarmError
+from workers.protocol import Unreachable
+
+
+class TaskFailed(Exception):
+    """Stands for Ray's RayTaskError."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class ActorDied(Exception):
+    """Stands for Ray's RayActorError."""
+
+
+@dataclass
+class Scene:
+    """A Ray whose get() raises, and what the watch said."""
+
+    error: Exception
+    said: list[str] = field(default_factory=list)
+    exceptions: Any = field(
+        default_factory=lambda: SimpleNamespace(RayTaskError=TaskFailed, RayActorError=ActorDied)
+    )
+
+    def get(self, ref: object) -> None:
+        raise self.error
+
+    def tick(self) -> list[str]:
+        _ticked(self, object(), SimpleNamespace(say=self.said.append))  # type: ignore[arg-type]
+        return self.said
+
+
+def test_a_database_in_trouble_is_told_and_lived_through() -> None:
+    assert Scene(TaskFailed(DatabaseTrouble("farm.db: disk is full"))).tick() == [
+        "farm.db: disk is full; tried again"
+    ]
+
+
+def test_a_coordinator_that_ends_is_told_and_lived_through() -> None:
+    (line,) = Scene(ActorDied()).tick()
+    assert line.startswith("the coordinator ended")
+
+
+@pytest.mark.parametrize("cause", [StaleEpoch("epoch 3 is over"), ValueError("a mistake of ours")])
+def test_all_else_ends_the_head(cause: Exception) -> None:
+    with pytest.raises(FarmError):
+        Scene(TaskFailed(cause)).tick()
+
+
+def test_a_coordinator_waits_for_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[str] = []
+
+    def open_existing(url: str) -> str:
+        tries.append(url)
+        if len(tries) < 3:
+            raise DatabaseTrouble("the server is starting up")
+        return "a database"
+
+    monkeypatch.setattr(private, "open_existing", open_existing)
+    monkeypatch.setattr(private, "TROUBLE_S", 0.0)
+    assert (private.when_there("a url"), len(tries)) == ("a database", 3)
+
+
+def test_what_is_wrong_for_good_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_existing(url: str) -> str:
+        raise FarmError("no database at farm.db")
+
+    monkeypatch.setattr(private, "open_existing", open_existing)
+    with pytest.raises(FarmError, match="no database at"):
+        private.when_there("a url")
+
+
+def test_a_call_while_the_database_is_in_trouble_is_to_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(*_: object) -> str:
+        raise DatabaseTrouble("farm.db: disk is full")
+
+    monkeypatch.setattr(private.json_calls, "answer", answer)
+    with pytest.raises(Unreachable, match="disk is full"):
+        private.CoordinatorActor.call(object(), "renew", "{}")  # type: ignore[arg-type]
