@@ -36,7 +36,7 @@ QUIET = Shares(crash=0, hang=0, wrong=0, slow=0, lie=0, flaky=0)
 def all_of(fault: Fault) -> SimPlan:
     """A plan by which every attempt has this fault."""
     shares = QUIET if fault is Fault.NONE else replace(QUIET, **{fault.value: SHARE_OF})
-    return SimPlan(1, shares, liars=(BOARD.slug,), deadline_s=0.5, slow_s=7.0)
+    return SimPlan(1, shares, liars=(BOARD.slug,), deadline_s=1.0, slow_s=7.0)
 
 
 def asked(case: Case | None = None, **words: object) -> Request:
@@ -106,6 +106,7 @@ def test_the_plan_is_a_function_of_seed_board_case_and_attempt() -> None:
     for fault, wanted in ((Fault.CRASH, 400), (Fault.HANG, 400), (Fault.WRONG, 400), (Fault.FLAKY, 160)):
         assert abs(counts[fault] - wanted) < 100, (fault, counts[fault])
     # A job's own fault is that of every board and attempt; a flaky attempt is one alone.
+    assert {plan.fault("sim-large-0", f"case {n}", f"exam-{n}") for n in range(100)} == {Fault.NONE}
     wrong = f"case {drawn.index(Fault.WRONG)}"
     assert {plan.fault("sim-large-1", wrong, f"{n}") for n in range(50)} == {Fault.WRONG}
     flaky = f"case {drawn.index(Fault.FLAKY)}"

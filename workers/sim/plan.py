@@ -25,6 +25,7 @@ BACKEND = "sim"
 PREFIX = "sim-"  # of every simulated class, and so of its boards' slugs
 PLAN_FILE = "FARM_SIM"
 BOARDS = "FARM_SIM_BOARDS"
+EXAM = "exam-"  # of an attempt by which a coordinator examines a board: no job is behind it
 SHARE_OF = 100_000  # shares are given in so many parts
 
 
@@ -81,11 +82,16 @@ class SimPlan:
     shares: Shares = Shares()
     liars: tuple[str, ...] = ()  # slugs of boards that put out foreign bits now and then, and say PASS
     cheats: tuple[str, ...] = ()  # slugs of boards that say PASS whatever came out, in exams too
-    deadline_s: float = 8.0  # of a case that hangs, in place of the minutes of a real one
+    deadline_s: float = 3.0  # of a case that hangs, in place of the minutes of a real one
     slow_s: float = 7.0  # longer than a lease holds unrenewed
 
     def fault(self, slug: str, case_id: str, attempt_id: str) -> Fault:
-        """What happens to an attempt: a job's own fault first, then the board's, then this attempt's."""
+        """What happens to an attempt: a job's own fault first, then the board's, then this attempt's.
+
+        Nothing does in an exam, which is of the board and not of a kernel.
+        """
+        if attempt_id.startswith(EXAM):
+            return Fault.NONE
         drawn = self._draw("job", class_of(slug), case_id)
         for fault in OF_JOBS:
             drawn -= getattr(self.shares, fault.value)

@@ -49,14 +49,11 @@ class SimSlot:
         """The line that the plan wants of this board for this attempt."""
         board = request.device
         fault = self._plan.fault(board.slug, request.case.id, request.attempt_id)
-        if request.pack:  # a user's Python runs in a child alone; questions of an exam come so
-            fault = Fault.NONE
         started_us = self._clock()
         if fault is Fault.SLOW:
             self._sleep(self._plan.slow_s)
-        if request.pack or fault in IN_CHILD:
-            told = replace(request, device=told_to(board, fault))
-            line = self._child.run(told, self._plan.deadline_s if fault is Fault.HANG else deadline_s)
+        if request.pack or fault in IN_CHILD:  # a user's Python runs in a child alone
+            line = self._die_or_hang(request, fault, deadline_s)
         else:
             line = self._answer(request, Fault.WRONG if fault is Fault.FLAKY else fault)
         return replace(
@@ -73,6 +70,14 @@ class SimSlot:
 
     def close(self) -> None:
         self._child.close()
+
+    def _die_or_hang(self, request: Request, fault: Fault, deadline_s: float) -> Evidence:
+        """What a child comes to; one that is to hang runs the case first, so that nothing else takes time."""
+        board = request.device
+        if fault is Fault.HANG:
+            self._child.run(replace(request, device=told_to(board, Fault.NONE)), deadline_s)
+            deadline_s = self._plan.deadline_s
+        return self._child.run(replace(request, device=told_to(board, fault)), deadline_s)
 
     def _answer(self, request: Request, fault: Fault) -> Evidence:
         """What running the case gives; neither attempt nor board is part of it."""
