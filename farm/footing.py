@@ -50,6 +50,16 @@ def provenance(matrix: Matrix, cells: Iterable[Cell]) -> str:
     return f"{_when(cells)}; written {timestamp(matrix.generated_us)} against catalog {matrix.catalog_digest}"
 
 
+def left_out(matrix: Matrix) -> str:
+    """`3 cells are less trusted than own: 2 rented PASS, 1 suspect FAIL`; empty where none was left out."""
+    if not matrix.left_out:
+        return ""
+    parts = [f"{one.cells:,} {one.trust} {one.verdict}" for one in matrix.left_out]
+    count = sum(one.cells for one in matrix.left_out)
+    noun = "cells are" if count > 1 else "cell is"
+    return f"{count:,} {noun} less trusted than {matrix.min_trust} and left out: {', '.join(parts)}"
+
+
 def evidence(cells: Iterable[Cell]) -> str:
     """When these cells ran, and one digest of the sources that did: the same until something runs again."""
     cells = tuple(cell for cell in cells if cell.verdict is not None)

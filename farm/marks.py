@@ -35,6 +35,7 @@ FLAGS: dict[str, tuple[str, str]] = {  # flag -> (sign in narrow tables, meaning
     "stale": ("~", "the source has changed since; the verdict is about the old one"),
     "flaky": ("!", "the same source passed and was bad at the same case"),
     "suspect": ("?", "the board is set aside"),
+    "untrusted": ("<", "it ran, but what it rests on is less trusted than was asked for"),
     "spills": ("^", "the compiler put registers into memory"),
     "one-block": ("|", "an SM holds a single block of it at a time"),
 }

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from db.agreement import LEVELS
 from db.capability import RUNGS, SEVERITY
 from db.sabotage import Score
 from kernels.errors import UsageError
@@ -79,6 +80,7 @@ class Cell:
     last_run_us: int | None
     reason: str
     packing: str = ""  # the kernel's weight layout; empty: GGML's blocks
+    trust: str = ""  # of db.agreement.LEVELS; empty where nothing ran
 
     @property
     def row(self) -> Row:
@@ -101,6 +103,15 @@ class Sabotaged:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Cells whose verdict isn't shown, since what they rest on isn't trusted as far as was asked."""
+
+    trust: str
+    verdict: str
+    cells: int
+
+
+@dataclass(frozen=True)
 class Matrix:
     """Cells column by column, and what is needed to say which columns those are."""
 
@@ -109,6 +120,8 @@ class Matrix:
     catalog_digest: str  # of the catalog that decided what is stale
     generated_us: int
     sabotage: tuple[Sabotaged, ...] = ()  # by kernel and kind; about no device
+    min_trust: str = ""  # what was asked for; empty: nothing
+    left_out: tuple[LeftOut, ...] = ()  # the least trusted first
 
     def of_device(self, glob: str) -> Matrix:
         """The columns whose class, board or UUID matches; UsageError where none does."""
@@ -181,6 +194,7 @@ def merge(cells: Sequence[Cell]) -> Cell:
         bit_exact=all(compared) if compared else None,
         source_digest=_only(cell.source_digest for cell in counted) or worst.source_digest,
         last_run_us=max((cell.last_run_us for cell in counted if cell.last_run_us is not None), default=None),
+        trust=least_of(cell.trust for cell in counted),
     )
 
 
@@ -193,6 +207,11 @@ def counting(cells: Sequence[Cell]) -> Sequence[Cell]:
 def worst_of(cells: Sequence[Cell]) -> Cell:
     """The worst verdict's cell; of equal ones, the one that ran last."""
     return min(cells, key=lambda cell: (_severity(cell), -(cell.last_run_us or 0)))
+
+
+def least_of(levels: Iterable[str]) -> str:
+    """The least of these levels of trust; empty where nothing ran."""
+    return min(filter(None, levels), key=LEVELS.index, default="")
 
 
 def _merged(cells: Iterable[Cell], key: Callable[[Cell], object]) -> tuple[Cell, ...]:

@@ -175,6 +175,7 @@ def _cell(column: Column, claim: Claim, found: Sequence[Capability], elsewhere: 
         last_run_us=shown.last_run_us,
         reason="; ".join(filter(None, (shown.reason, _same_code(column.sm, claim) if same_code else ""))),
         packing=claim.packing,
+        trust=shown.trust,
     )
 
 

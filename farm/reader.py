@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from db import capability, device, sabotage
+from db import agreement, capability, device, sabotage
 from db.session import Session
 from farm import user_catalog
 from farm.matrix import Claim, Matrix, Row, Sabotaged
@@ -40,7 +40,8 @@ def _uncollected() -> Iterator[None]:
 
 def _read_matrix(s: Session, now_us: int) -> Matrix:
     # A simulation is no evidence about a kernel, wherever its lines came from.
-    found = [cell for cell in capability.cells(s) if not is_simulated(cell.key.backend, cell.key.device)]
+    ran = [cell for cell in capability.cells(s) if not is_simulated(cell.key.backend, cell.key.device)]
+    found = agreement.levels(s, ran)
     boards = [seen.device for seen in device.devices(s) if not is_simulated("", seen.device.slug)]
     claims = claims_for(row_of(cell) for cell in found)
     matrix = pivot(found, claims, boards, target_gpus(), catalog.digest(), now_us)

@@ -19,6 +19,7 @@ from db.campaign import CampaignRow
 from db.cases import kernels_of
 from db.job import targets_of
 from db.session import Database
+from farm.footing import left_out
 from farm.grid import Grid
 from farm.marks import BY_AUTHOR, FLAGS, LEGEND, NEVER_RUN, narrow_mark, signs, tally
 from farm.matrix import Cell, Column, Matrix
@@ -99,6 +100,8 @@ def matrix_parts(matrix: Matrix) -> Iterator[RenderableType]:
     yield from _compiled_parts([cell for arch in archs for cell in cells[arch, COMPILES_ONLY]])
     yield from _idle_lines(idle, cells)
     yield Text()
+    if note := left_out(matrix):
+        yield Text(note)
     yield legend(matrix.cells)
 
 

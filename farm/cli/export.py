@@ -12,9 +12,11 @@ import click
 from db.session import open_existing
 from farm import exports
 from farm.cli import options
+from farm.footing import left_out
 from farm.narrow import Words, narrow
 from farm.reader import read_matrix
 from farm.terminal import survive_any_encoding
+from farm.trusted import trusted
 from kernels.errors import FarmError
 from kernels.model import Build
 
@@ -37,10 +39,12 @@ from kernels.model import Build
 @click.option("--columns", default="", metavar="WORDS", help="Only columns that fit: rtx-30* sm:>=86.")
 @click.option("--since", default="", metavar="AGE", help="Only cells that ran since: 30d or 2026-11-29.")
 @click.option("--rungs", default="", metavar="R,R", help="Only cells that have all of these rungs.")
+@options.min_trust
 @options.database
 def export(
-    format_name: str, output: Path | None, glob: str | None, build: str | None, url: str, **narrowing: str
-) -> None:
+    format_name: str, output: Path | None, glob: str | None, build: str | None, min_trust: str, url: str,
+    **narrowing: str,
+) -> None:  # fmt: skip
     """Writes the capability matrix for docs and programs.
 
     \b
@@ -50,6 +54,7 @@ def export(
 
     A cell that nobody ran has a mark of its own in every format, and no verdict. WORDS are globs and the
     filter words of the web's matrix; a row stays whole where one of its cells fits, and so does a column.
+    What --min-trust leaves out has no verdict, a mark of its own, and is counted under the table.
     """
     chosen = exports.export(format_name)
     database = open_existing(url)
@@ -59,6 +64,9 @@ def export(
     matrix = matrix.of_build(build) if build else matrix
     rungs = tuple(word.strip() for word in narrowing.pop("rungs").split(",") if word.strip())
     matrix = narrow(matrix, Words(**narrowing, rungs=rungs))
+    matrix = trusted(matrix, min_trust) if min_trust else matrix
+    if note := left_out(matrix):
+        click.echo(f"farm: {note}", err=True)
     text = chosen.render(matrix)
     if output is None:
         survive_any_encoding()

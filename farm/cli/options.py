@@ -32,6 +32,14 @@ rule = click.option(
     help="What decides the output and the exit code; cells fold the bound alone.",
 )
 
+# Argument `min_trust`: a level of db.agreement.LEVELS; empty for all.
+min_trust = click.option(
+    "--min-trust",
+    default="",
+    metavar="LEVEL",
+    help="Only verdicts that rest on this or more: suspect, imported, rented, own, confirmed.",
+)
+
 BUILDS = click.Choice([build.value for build in Build])
 # Argument `check`: --build check in one word.
 check = click.option("--check", is_flag=True, help="The check build: --build check.")

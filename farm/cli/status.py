@@ -22,6 +22,7 @@ from farm.reader import read_matrix
 from farm.records import campaign_record, device_record
 from farm.terminal import campaign_line, console, duration, matrix_parts, shown
 from farm.terminal import table as new_table
+from farm.trusted import trusted
 from farm.uses import Coverage, coverage
 from kernels.errors import FarmError, UsageError
 
@@ -36,15 +37,20 @@ NEWEST = 8  # campaigns shown; --json has all
 @click.option("--port", type=click.IntRange(0, 65535), default=8600, show_default=True, help="0: any.")
 @click.option("--cert", type=options.FILE, default="", help="With --web: PEM certificate chain.")
 @click.option("--key", type=options.FILE, default="", help="With --web: PEM private key.")
+@options.min_trust
 @options.as_json
 @options.database
-def status(glob: str | None, watch: bool, web: bool, as_json: bool, url: str, **place: Any) -> None:
+def status(
+    glob: str | None, watch: bool, web: bool, min_trust: str, as_json: bool, url: str, **place: Any
+) -> None:
     """Shows campaigns, devices and the matrix.
 
     A cell without a verdict was never run: its mark says so and the legend says who acts.
     """
     if watch + web + as_json > 1:
         raise UsageError("--watch, --web and --json exclude one another")
+    if min_trust and (watch or web):
+        raise UsageError("--min-trust goes with the table and --json; in the dashboard filter by trust:own")
     if web:
         serve_web(url, **place)
         return
@@ -60,6 +66,7 @@ def status(glob: str | None, watch: bool, web: bool, as_json: bool, url: str, **
         rows = campaigns if as_json else campaigns[:NEWEST]
         uses = {row.id: found for row in rows if (found := coverage(s, row))}
     matrix = matrix.of_device(glob) if glob else matrix
+    matrix = trusted(matrix, min_trust) if min_trust else matrix
     if as_json:
         click.echo(json.dumps(document(campaigns, boards, matrix, uses), indent=1, allow_nan=False))
     else:

@@ -40,10 +40,10 @@ def record(cell: Cell) -> dict[str, Any]:
     """A cell under the names of the JSON schema; figures that aren't finite become None."""
     values = {f.name: getattr(cell, f.name) for f in fields(Cell)}
     last_run_us = values.pop("last_run_us")
-    reason, packing = values.pop("reason"), values.pop("packing")
+    behind = {name: values.pop(name) for name in ("reason", "packing", "trust")}
     values = {name: _finite(value) for name, value in values.items()}
     last_run = None if last_run_us is None else timestamp(last_run_us)
-    return values | {"last_run": last_run, "reason": reason, "packing": packing}
+    return values | {"last_run": last_run} | behind
 
 
 def score_record(score: Score) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from farm.matrix import Matrix
 HEADER = (
     "device_class", "device", "backend", "op", "kernel", "kind", "build", "verdict", "flags", "rungs",
     "cases", "positions", "bound_ratio", "relative_ratio", "nmse", "bit_exact",
-    "source_digest", "last_run", "reason", "packing",
+    "source_digest", "last_run", "reason", "packing", "trust",
 )  # fmt: skip
 # A spreadsheet takes a text that begins like this for a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from farm import footing
 from farm.exports import Export
-from farm.marks import FLAGS, LEGEND, LETTERS, NEVER_RUN, tally
+from farm.marks import FLAGS, LEGEND, LETTERS, NEVER_RUN, signs, tally
 from farm.matrix import Cell, Column, Matrix
 from farm.web.grid import COMPILED, RUNG_LETTERS, table
 
@@ -30,7 +30,8 @@ def render(matrix: Matrix) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         '<meta name="viewport" content="width=device-width">', "<title>Capability matrix</title>",
         f"<style>{_style()}</style>", "<main>", "<h1>Capability matrix</h1>",
-        f"<p>{_text(tally(by_class.cells))}</p>", f'<div class="wide" tabindex="0">{body}</div>',
+        f"<p>{_text(tally(by_class.cells))}</p>", _left_out(matrix),
+        f'<div class="wide" tabindex="0">{body}</div>',
         _refusals(notes), _legend(), _devices(matrix.columns),
         f"<p>{_text(footing.provenance(matrix, by_class.cells))}.</p>", "</main>", "</html>",
     ]  # fmt: skip
@@ -46,9 +47,14 @@ def _text(text: str) -> str:
     return escape(" ".join(text.split()))
 
 
+def _left_out(matrix: Matrix) -> str:
+    note = footing.left_out(matrix)
+    return f"<p>{_text(note)}.</p>" if note else ""
+
+
 def _note(cell: Cell, notes: dict[str, int]) -> str:
     number = notes.get(footing.refusal(cell))
-    never = NEVER_RUN if cell.verdict is None and not cell.rungs else ""
+    never = NEVER_RUN + escape(signs(cell.flags)) if cell.verdict is None and not cell.rungs else ""
     return never + (f'<sup><a href="#n{number}">{number}</a></sup>' if number else "")
 
 

@@ -182,7 +182,8 @@ def _board(column: Column) -> str:
 
 def _provenance(matrix: Matrix) -> str:
     when = timestamp(matrix.generated_us)
-    return f"Written by `farm export` at {when} against catalog {escaped(matrix.catalog_digest)}."
+    out = f"{escaped(note)}.\n\n" if (note := footing.left_out(matrix)) else ""
+    return f"{out}Written by `farm export` at {when} against catalog {escaped(matrix.catalog_digest)}."
 
 
 EXPORT = Export("md", render)

@@ -110,6 +110,7 @@ def _foot(matrix: Matrix, cells: Sequence[Cell], notes: dict[str, int]) -> list[
         *(f"{letters[word]} {word}: {means}" for word, means, _ in LEGEND),
         *flags,
         "hatched: stale; the darker a P, the nearer its worst element came to its limit; " + footing.BLANK,
+        *filter(None, [footing.left_out(matrix)]),
         *footing.devices(matrix.columns),
         footing.provenance(matrix, cells),
     ]

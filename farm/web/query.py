@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from db.agreement import LEVELS
 from db.capability import RUNGS
 from farm.marks import FLAGS
 from farm.matrix import Cell, Column
@@ -17,6 +18,7 @@ from kernels.model import Verdict
 NEVER, BAD = "never", "bad"
 DAYS = re.compile(r"(\d{1,4})d")
 NUMBER = re.compile(r"(>=|<=|>|<|=)?(\d{1,9}(?:\.\d{1,9})?)")
+LEVEL = re.compile(r"(>=|<=|>|<|=)?(\w+)")
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     "": operator.eq, "=": operator.eq, ">=": operator.ge, "<=": operator.le,
     ">": operator.gt, "<": operator.lt,
@@ -124,6 +126,15 @@ def _rung(value: str) -> Test:
     return lambda cell, column, now_us: value.lower() in cell.rungs
 
 
+def _trust(value: str) -> Test:
+    found = LEVEL.fullmatch(value.lower())
+    level = found[2] if found else value
+    if level not in LEVELS:
+        raise UnknownName("level of trust", level, list(LEVELS))
+    compare, wanted = COMPARE[(found and found[1]) or ""], LEVELS.index(level)
+    return lambda cell, column, now_us: bool(cell.trust) and compare(LEVELS.index(cell.trust), wanted)
+
+
 def _sm(value: str) -> Test:
     compare, wanted = _number("sm", value)
 
@@ -177,5 +188,6 @@ KEYS: dict[str, tuple[Callable[[str], Test], str]] = {
     "before": (_before, "before:90d, run, but not within 90 days"),
     "flag": (_flag, "flag:stale"),
     "rung": (_rung, "rung:exact"),
+    "trust": (_trust, "trust:suspect or trust:>=own"),
     "margin": (_margin, "margin:>0.5, of the limit"),
 }

@@ -25,7 +25,7 @@ from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, CPU_2, H200, NOW_US, RTX
 KEYS = [
     "device_class", "device", "backend", "op", "kernel", "kind", "build", "verdict", "flags", "rungs",
     "cases", "positions", "bound_ratio", "relative_ratio", "nmse", "bit_exact", "source_digest", "last_run",
-    "reason", "packing",
+    "reason", "packing", "trust",
 ]  # fmt: skip
 
 
@@ -59,7 +59,9 @@ def test_an_unknown_format_names_those_there_are() -> None:
 
 def test_json_has_the_keys_of_the_schema_in_their_order() -> None:
     document = json.loads(render("json", matrix_of([capability()])))
-    assert list(document) == ["schema", "generated_at", "catalog_digest", "cells", "sabotage"]
+    assert list(document) == [
+        "schema", "generated_at", "catalog_digest", "cells", "sabotage", "min_trust", "left_out",
+    ]  # fmt: skip
     assert (document["schema"], document["catalog_digest"]) == (1, "c0ffee")
     assert document["generated_at"] == "2023-11-14T22:13:20Z"
     assert list(document["cells"][0]) == KEYS

@@ -88,7 +88,7 @@ def test_a_wrong_word_is_named_with_what_there_is(line: str, why: str) -> None:
 
 def test_every_key_has_an_example_that_parses() -> None:
     examples = [rule[1].split(",")[0].split(" ")[0] for rule in KEYS.values()]
-    assert len(examples) == 13
+    assert len(examples) == 14
     for example in examples:
         assert len(parse(example).tests) == 1
 
