@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -28,6 +29,10 @@ BUILDS = {Build.EXACT: ("--fmad=false",), Build.DEFAULT: ("--fmad=true",), Build
 FAST = ("--ftz", "--prec-div", "--prec-sqrt", "--fmad")
 
 
+# Of a text, its file's name, flags, and an entry to be looked up by its name in the text.
+CompileText = Callable[[str, str, tuple[str, ...], str], Compiled]
+
+
 class NvrtcBackend:
     name = "nvrtc"
     orders = 0  # it compiles and executes nothing
@@ -39,7 +44,7 @@ class NvrtcBackend:
 
     def toolchain(self, build: Build, options: Options = NO_OPTIONS) -> tuple[str, str]:
         """Compiler and flags of a build, but for the architecture, which the device says."""
-        return library.find().label, " ".join(_said(build, options))
+        return library.find().label, " ".join(said(build, options))
 
     def run(self, plan: Plan, images: Mapping[str, np.ndarray], device: Device, turn: int) -> Run:
         """Compiles every text that the plan launches; there are no outputs and no launch records."""
@@ -77,10 +82,10 @@ def flags(build: Build, arch: str, options: Options = NO_OPTIONS) -> tuple[str, 
     """What the compiler is told for a build and an architecture; evidence carries it."""
     if build not in BUILDS:
         raise Rejected(f"nvrtc has no build {build.value!r}; there are {', '.join(BUILDS)}")
-    return (f"--gpu-architecture={arch}", *_said(build, options))
+    return (f"--gpu-architecture={arch}", *said(build, options))
 
 
-def _said(build: Build, options: Options) -> tuple[str, ...]:
+def said(build: Build, options: Options) -> tuple[str, ...]:
     """The farm's own flags, and instead of them what a catalog's kernel asks for."""
     own = for_nvrtc(options.flags) + ((f"--std={options.std}",) if options.std else ())
     replaced = {flag.partition("=")[0] for flag in own}
@@ -91,12 +96,23 @@ def _said(build: Build, options: Options) -> tuple[str, ...]:
 
 def build(launch: Launch, found: Nvrtc, arch: str, told: tuple[str, ...]) -> BuildRecord:
     """The record of one launch's text; compiling and disassembling happen once per content."""
+    path, made = compiled(launch, found, told)
+    store = Store(path.parent)
+    return record(launch, arch, made, *_read(store, path.stem, made, made.lowered or launch.entry))
+
+
+def compiled(
+    launch: Launch,
+    found: Nvrtc,
+    told: tuple[str, ...],
+    compile_text: CompileText = library.compile_text,
+) -> tuple[Path, Compiled]:
+    """One launch's text compiled, once per content, and the file that the code is in; raises Rejected."""
     text = source.text(launch.kernel, launch.kind, launch.unit)
     store = Store(compile_cache() / "nvrtc")
     name, wanted = launch.unit or f"{launch.entry}.cu", launch.entry if launch.unit else ""
     key = key_of(text, found.label, *told, *((wanted, headers.folder()) if wanted else ()))
-    made = store.compiled(key, lambda: library.compile_text(text, name, told, wanted))
-    return record(launch, arch, made, *_read(store, key, made, made.lowered or launch.entry))
+    return store.code(key), store.compiled(key, lambda: compile_text(text, name, told, wanted))
 
 
 def record(launch: Launch, arch: str, made: Compiled, reading: Reading, by: str) -> BuildRecord:

@@ -22,7 +22,7 @@ class Store:
 
     def compiled(self, key: str, make: Callable[[], Compiled]) -> Compiled:
         """What is kept under a key, or what `make` gives; Rejected is kept too, and raised again."""
-        log, cubin = self.folder / f"{key}.json", self.folder / f"{key}.cubin"
+        log, cubin = self.folder / f"{key}.json", self.code(key)
         if log.exists():
             said = json.loads(log.read_text(encoding="utf8"))
             if said["refused"]:
@@ -38,6 +38,10 @@ class Store:
             log, json.dumps({"refused": "", "log": made.log, "lowered": made.lowered}).encode()
         )  # last: it says that the cubin is there
         return made
+
+    def code(self, key: str) -> Path:
+        """The file of what was compiled: a cubin, or PTX."""
+        return self.folder / f"{key}.cubin"
 
     def text(self, key: str, make: Callable[[], str]) -> str:
         """A text kept under a key, or what `make` gives."""
