@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 Version = tuple[int, int]
 
+# NVIDIA, CUDA Toolkit Release Notes: the branch that knows a major version of CUDA first, of those used here.
+FIRST_DRIVER = {12: "525", 13: "580"}
+
 
 @dataclass(frozen=True)
 class Target:
@@ -42,7 +45,7 @@ def choose(sm: int, has: Toolkit) -> Target | str:
     if has.nvrtc[0] > has.driver[0]:
         return (
             f"NVRTC {_dotted(has.nvrtc)} builds for drivers of CUDA {has.nvrtc[0]}, this one knows CUDA "
-            f"{_dotted(has.driver)}; install NVRTC {has.driver[0]}, or a newer driver"
+            f"{_dotted(has.driver)}; {_newer(has)}"
         )
     if sm in has.archs:
         return Target(f"sm_{sm}")
@@ -59,6 +62,11 @@ def choose(sm: int, has: Toolkit) -> Target | str:
         )
     family = sm // 10 * 10  # of one generation the first, which all others take
     return Target(f"compute_{family if family in older else max(older)}")
+
+
+def _newer(has: Toolkit) -> str:
+    driver = f"install driver {FIRST_DRIVER.get(has.nvrtc[0], 'of that CUDA')} or newer"
+    return f"{driver}, or NVRTC {has.driver[0]}" if has.driver[0] in FIRST_DRIVER else driver
 
 
 def sm_of(name: str) -> int:

@@ -20,8 +20,12 @@ THROTTLES = {
     0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "hw_power_brake", 0x100: "display_clock",
     0x200: "board_limit", 0x400: "reliability",
 }  # fmt: skip
-NO_DRIVER = (9, 12)  # NVML_ERROR_DRIVER_NOT_LOADED, NVML_ERROR_LIBRARY_NOT_FOUND
-MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH: the driver was replaced and the machine not restarted
+NO_DRIVER = "there is no NVIDIA driver"
+COMPLAINTS = {
+    9: "the NVIDIA driver isn't loaded; modprobe nvidia, or restart the machine",
+    12: NO_DRIVER,  # NVML_ERROR_LIBRARY_NOT_FOUND
+    18: "NVML and the NVIDIA driver are of different versions; restart the machine",
+}
 
 
 @dataclass(frozen=True)
@@ -203,9 +207,4 @@ def _text(answer: Any) -> str:
 
 
 def _why(error: Any) -> str:
-    code = getattr(error, "value", None)
-    if code in NO_DRIVER:
-        return "there is no NVIDIA driver"
-    if code == MISMATCH:
-        return "NVML and the driver are of different versions; restart the machine"
-    return f"NVML doesn't answer ({error})"
+    return COMPLAINTS.get(getattr(error, "value", 0), f"NVML doesn't answer ({error})")

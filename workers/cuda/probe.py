@@ -23,7 +23,7 @@ from workers.cuda.arch import Toolkit, choose, cuda_version, sm_of
 from workers.cuda.errors import CudaError
 from workers.cuda.fingerprint import Machine, device_of
 from workers.cuda.libcuda import Answers, bare
-from workers.cuda.nvml import Facts, System
+from workers.cuda.nvml import NO_DRIVER, Facts, System
 from workers.cuda.rented import rented
 from workers.cuda.trouble import Watch
 from workers.cuda.visible import visible
@@ -35,7 +35,6 @@ from workers.timed import BoardState
 ANSWER_S = 60.0  # for a driver that wakes eight boards; one that is broken may never answer
 CUPYS = ("cupy-cuda13x", "cupy-cuda12x")
 RUNTIMES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")
-NO_DRIVER = "there is no NVIDIA driver"
 ELSEWHERE = "; to run on GPUs, go where one is"
 CUPY_EXTRA = "CuPy isn't installed; ./run pip install -e '.[gpu]'"
 
