@@ -104,7 +104,7 @@ def note(s: Session, met: Iterable[Meeting], now_us: int) -> None:
         key, verdict = key_of(one.line), one.line.verdict.value
         for board in one.agreeing:
             pairs[key, board.slug, verdict] = None
-            pairs[replace(key, device=board.slug), key.device, verdict] = None
+            pairs[key._replace(device=board.slug), key.device, verdict] = None
     rows = [
         {name: getattr(key, name) for name in CELL}
         | {"other": other, "verdict": verdict, "agreed_us": now_us}

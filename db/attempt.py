@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from db.bulk import update_rows
+from db.bulk import set_rows, update_rows
 from db.session import Session
 from db.tables import LIVE, attempt, campaign, job, planned
 from kernels.model import Verdict
@@ -48,8 +48,8 @@ def attempts_named(s: Session, attempt_ids: Iterable[str]) -> Sequence[Any]:
 
 
 def end_attempts(s: Session, rows: Sequence[Any], state: str, reason: str, now_us: int) -> None:
-    ending = {"state": state, "reason": reason, "ended_us": now_us}
-    update_rows(s, attempt, "attempt_id", [ending | {"attempt_id": row.attempt_id} for row in rows])
+    ids = [row.attempt_id for row in rows]
+    set_rows(s, attempt, "attempt_id", ids, state=state, reason=reason, ended_us=now_us)
 
 
 def requeue(s: Session, rows: Sequence[Any], now_us: int, avoid: bool = False) -> tuple[int, ...]:
@@ -60,9 +60,9 @@ def requeue(s: Session, rows: Sequence[Any], now_us: int, avoid: bool = False) -
     ids = tuple(row.job_id for row in rows)
     if not ids:
         return ids
-    elsewhere = [{"avoid": row.device} if avoid else {} for row in rows]
-    waiting = [{"id": row.job_id, "state": "waiting"} for row in rows]
-    update_rows(s, job, "id", [row | more for row, more in zip(waiting, elsewhere, strict=True)])
+    if avoid:
+        update_rows(s, job, ("id",), [{"id": row.job_id, "avoid": row.device} for row in rows])
+    set_jobs(s, ids, state="waiting")
     cancelled = sa.select(campaign.c.id).where(campaign.c.cancelled_us.is_not(None))
     over = sa.update(job).where(job.c.id.in_(ids), job.c.campaign_id.in_(cancelled))
     s.execute(over.values(state="done", verdict=Verdict.SKIP.value, done_us=now_us))
@@ -70,7 +70,7 @@ def requeue(s: Session, rows: Sequence[Any], now_us: int, avoid: bool = False) -
 
 
 def set_jobs(s: Session, ids: Sequence[int], **values: object) -> None:
-    update_rows(s, job, "id", [{"id": job_id} | values for job_id in ids])
+    set_rows(s, job, "id", ids, **values)
 
 
 def decide(s: Session, decisions: Sequence[tuple[int, Verdict, str]], now_us: int) -> None:
@@ -80,4 +80,4 @@ def decide(s: Session, decisions: Sequence[tuple[int, Verdict, str]], now_us: in
         {"id": job_id, "verdict": verdict.value, "evidence_id": line} | done
         for job_id, verdict, line in decisions
     ]
-    update_rows(s, job, "id", rows)
+    update_rows(s, job, ("id",), rows)

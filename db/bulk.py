@@ -1,13 +1,16 @@
 """Many rows in one statement, past the machinery that makes a statement anew for every call.
 
-insert_rows(s, table, [{column: value, …}, …])           # every row with the same columns
-update_rows(s, table, "id", [{"id": 1, column: value, …}, …])
+insert_rows(s, table, [{column: value, …}, …])               # every row with the same columns
+update_rows(s, table, ("id",), [{"id": 1, column: value, …}, …])   # the row that each key names
+set_rows(s, table, "id", ids, column=value, …)               # all of them alike
 
-Values go to the driver as they are: text, numbers, truth, bytes and None.
+Values go to the driver as they are: text, numbers, truth, bytes and None. A server is told in one go what a
+file is told row by row: there a statement costs a message, here a call.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import itemgetter
@@ -17,36 +20,71 @@ import sqlalchemy as sa
 
 from db.session import Session
 
-MARKS = {"qmark": "?", "pyformat": "%s"}  # a parameter as SQLite's and PostgreSQL's drivers write it
-
 Rows = Sequence[Mapping[str, Any]]
 
 
 def insert_rows(s: Session, table: sa.Table, rows: Rows) -> None:
     """Inserts rows; none may be there."""
-    if rows:
-        names = tuple(rows[0])
-        values = itemgetter(*names)  # of two columns at least; rows may have theirs in any order
-        s.exec_driver_sql(_insert(table.name, names, _mark(s)), [values(row) for row in rows])
+    if not rows:
+        return
+    names = tuple(rows[0])
+    values = itemgetter(*names)  # of two columns at least; rows may have theirs in any order
+    if s.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(names))
+        text = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})"
+        s.exec_driver_sql(text, [values(row) for row in rows])
+        return
+    driver: Any = s.connection.driver_connection  # psycopg's: no other interface has COPY
+    with driver.cursor() as cursor, cursor.copy(f"COPY {table.name} ({', '.join(names)}) FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(values(row))
 
 
-def update_rows(s: Session, table: sa.Table, key: str, rows: Rows) -> None:
-    """Sets the columns of the rows that the key names."""
-    if rows:
-        names = tuple(name for name in rows[0] if name != key)
-        values = itemgetter(*names, key)
-        s.exec_driver_sql(_update(table.name, key, names, _mark(s)), [values(row) for row in rows])
+def update_rows(s: Session, table: sa.Table, key: tuple[str, ...], rows: Rows) -> None:
+    """Sets the columns of the rows that the key names; each is named once."""
+    if not rows:
+        return
+    names = tuple(name for name in rows[0] if name not in key)
+    values = itemgetter(*names, *key)
+    if s.dialect.name == "sqlite":
+        s.exec_driver_sql(_update(table.name, key, names), [values(row) for row in rows])
+    else:
+        columns = zip(*(values(row) for row in rows), strict=True)
+        s.exec_driver_sql(_update_at_once(table, key, names), tuple(map(list, columns)))
 
 
-def _mark(s: Session) -> str:
-    return MARKS[s.dialect.paramstyle]
+def set_rows(s: Session, table: sa.Table, key: str, ids: Sequence[Any], **values: Any) -> None:
+    """Sets the same values in every row that `ids` name."""
+    if not ids:
+        return
+    if s.dialect.name == "sqlite":
+        some, mark = "IN (SELECT value FROM json_each(?))", "?"
+    else:
+        some, mark = f"= ANY(%s::{_type(table, key)}[])", "%s"
+    setting = ", ".join(f"{name} = {mark}" for name in values)
+    held = json.dumps(list(ids)) if mark == "?" else list(ids)
+    s.exec_driver_sql(f"UPDATE {table.name} SET {setting} WHERE {key} {some}", (*values.values(), held))
 
 
 @cache
-def _insert(table: str, names: tuple[str, ...], mark: str) -> str:
-    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join([mark] * len(names))})"
+def _update(table: str, key: tuple[str, ...], names: tuple[str, ...]) -> str:
+    setting, where = (f"{name} = ?" for name in names), (f"{name} = ?" for name in key)
+    return f"UPDATE {table} SET {', '.join(setting)} WHERE {' AND '.join(where)}"
 
 
 @cache
-def _update(table: str, key: str, names: tuple[str, ...], mark: str) -> str:
-    return f"UPDATE {table} SET {', '.join(f'{name} = {mark}' for name in names)} WHERE {key} = {mark}"
+def _update_at_once(table: sa.Table, key: tuple[str, ...], names: tuple[str, ...]) -> str:
+    """PostgreSQL's: a list for every column."""
+    lists = ", ".join(f"%s::{_type(table, name)}[]" for name in (*names, *key))
+    setting = ", ".join(f"{name} = new.{name}" for name in names)
+    where = " AND ".join(f"{table.name}.{name} = new.{name}" for name in key)
+    return (
+        f"UPDATE {table.name} SET {setting}"
+        f" FROM unnest({lists}) AS new({', '.join((*names, *key))}) WHERE {where}"
+    )
+
+
+def _type(table: sa.Table, name: str) -> str:
+    """What PostgreSQL calls the values of a column."""
+    kinds = {int: "bigint", float: "double precision", bool: "boolean"}
+    return kinds.get(table.c[name].type.python_type, "text")

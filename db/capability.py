@@ -14,11 +14,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from db.bulk import insert_rows
+from db.bulk import insert_rows, update_rows
 from db.session import Session
 from db.tables import CELL, capability, evidence
 from kernels.errors import UsageError
@@ -37,9 +37,8 @@ RUNGS = ("twin", "host", "builds", "device", "exact", "timed")
 VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 
-@dataclass(frozen=True, order=True)
-class CellKey:
-    """What a capability is about."""
+class CellKey(NamedTuple):
+    """What a capability is about; this and what a fold handles are tuples, since every line makes some."""
 
     device: str
     backend: str
@@ -50,8 +49,7 @@ class CellKey:
     source_digest: str
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """What a fold needs of one evidence line."""
 
     key: CellKey
@@ -79,13 +77,14 @@ class Finding:
         return self.finished_us, self.evidence_id
 
 
-FINDING = tuple(name for name in Finding.__dataclass_fields__ if name != "key")
-GROUP = (*CELL, "case_id", "verdict", "fingerprint_digest")  # lines that only the newest counts of
+FINDING = Finding._fields[1:]
+PLACE_OF_VERDICT = FINDING.index("verdict")
+# Lines that only the newest counts of; a case is of one op, kernel, kind and build.
+GROUP = ("source_digest", "device", "backend", "case_id", "verdict", "fingerprint_digest")
 INDEXED = ("source_digest", "device", "backend")  # of a cell, in the index of evidence
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """Where one case of a cell stands."""
 
     counts: Finding  # the newest about the kernel, or the newest of all where none is
@@ -191,10 +190,11 @@ def stand_all(findings: Iterable[Finding]) -> list[Standing]:
     by_case: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         by_case[finding.case_id].append(finding)
-    return [_standing(by_case[case_id]) for case_id in sorted(by_case)]
+    return [standing(by_case[case_id]) for case_id in sorted(by_case)]
 
 
-def _standing(findings: list[Finding]) -> Standing:
+def standing(findings: Sequence[Finding]) -> Standing:
+    """Where one case stands, given lines about it and no other."""
     newest = max(findings, key=lambda finding: finding.age)
     about_kernel = [finding for finding in findings if finding.verdict.about_kernel]
     counts = max(about_kernel, key=lambda finding: finding.age, default=newest)
@@ -270,8 +270,13 @@ def fold_cells(s: Session, keys: Iterable[CellKey]) -> None:
         write(s, [cell for findings in found.values() if (cell := fold(findings))])
 
 
+def renew(s: Session, found: Sequence[Capability]) -> None:
+    """Writes cells that the table has."""
+    update_rows(s, capability, CELL, [_row(cell) for cell in found])
+
+
 def write(s: Session, found: Sequence[Capability]) -> None:
-    """Puts cells in the place of what the table says of them."""
+    """Puts cells in the place of what the table says of them, if it has them."""
     if found:
         mine = sa.and_(*(capability.c[name] == sa.bindparam(f"key_{name}") for name in CELL))
         keys = [{f"key_{name}": getattr(cell.key, name) for name in CELL} for cell in found]
@@ -318,16 +323,10 @@ def stored(s: Session) -> dict[CellKey, Capability]:
     return {cell.key: cell for cell in cells(s)}
 
 
-def findings_of(
-    s: Session, keys: Sequence[CellKey], case_ids: Set[str] = frozenset()
-) -> dict[CellKey, list[Finding]]:
-    """The lines that can matter to a fold: the newest per case, verdict and fingerprint.
-
-    With `case_ids`, of those cases only.
-    """
+def findings_of(s: Session, keys: Sequence[CellKey]) -> dict[CellKey, list[Finding]]:
+    """The lines that can matter to a fold: the newest per case, verdict and fingerprint."""
     found: dict[CellKey, list[Finding]] = {key: [] for key in keys}
-    values = _parameters(INDEXED, keys) | ({"case_ids": list(case_ids)} if case_ids else {})
-    for row in s.execute(_newest_lines(bool(case_ids)), values):
+    for row in s.execute(_newest_lines(), _parameters(INDEXED, keys)):
         key = CellKey(*row[: len(CELL)])
         if key in found:
             found[key].append(_finding(key, row[len(CELL) :]))
@@ -335,15 +334,42 @@ def findings_of(
 
 
 @cache
-def _newest_lines(of_cases: bool) -> sa.Select[Any]:
+def _newest_lines() -> sa.Select[Any]:
     group = [evidence.c[name] for name in GROUP]
     order = [evidence.c.finished_us.desc(), evidence.c.evidence_id.desc()]
     place = sa.func.row_number().over(partition_by=group, order_by=order)
-    where = [evidence.c.folded, *_among(evidence, INDEXED)]
-    where += [evidence.c.case_id.in_(sa.bindparam("case_ids", expanding=True))] if of_cases else []
     columns = [evidence.c[name] for name in (*CELL, *FINDING)]
-    ranked = sa.select(*columns, place.label("place")).where(*where).subquery()
-    return sa.select(ranked).where(ranked.c.place == 1)
+    ranked = sa.select(*columns, place.label("place")).where(evidence.c.folded, *_among(evidence, INDEXED))
+    ranked_lines = ranked.subquery()
+    return sa.select(ranked_lines).where(ranked_lines.c.place == 1)
+
+
+def plain_findings(s: Session, keys: Sequence[CellKey], case_ids: Set[str]) -> dict[CellKey, list[Finding]]:
+    """The newest PASS and SKIP of these cases, for the cells in which nothing else was ever said of them."""
+    found: dict[CellKey, list[Finding]] = {key: [] for key in keys}
+    doubtful = set()
+    values = _parameters(INDEXED, keys) | {"case_ids": list(case_ids)}
+    for folded, *row in s.execute(_newest_of_cases(), values):
+        key = CellKey(*row[: len(CELL)])
+        if key in found:
+            found[key].append(_finding(key, row[len(CELL) :]))
+            if not folded or found[key][-1].verdict not in (Verdict.PASS, Verdict.SKIP):
+                doubtful.add(key)
+    return {key: lines for key, lines in found.items() if key not in doubtful}
+
+
+@cache
+def _newest_of_cases() -> sa.Select[Any]:
+    """The newest line per case and verdict: told by the index alone, whatever a case's history is."""
+    names = [*INDEXED, "case_id", "verdict"]
+    group = [evidence.c[name] for name in names]
+    of_cases = evidence.c.case_id.in_(sa.bindparam("case_ids", expanding=True))
+    last = sa.func.max(evidence.c.finished_us).label("finished_us")
+    newest = sa.select(*group, last).where(*_among(evidence, INDEXED), of_cases).group_by(*group).subquery()
+    line = evidence.alias()
+    same = [line.c[name] == newest.c[name] for name in (*names, "finished_us")]
+    columns = [line.c[name] for name in ("folded", *CELL, *FINDING)]
+    return sa.select(*columns).join_from(newest, line, sa.and_(*same))
 
 
 def _among(table: sa.Table, names: Iterable[str]) -> list[sa.ColumnElement[bool]]:
@@ -356,9 +382,9 @@ def _parameters(names: Iterable[str], keys: Sequence[CellKey]) -> dict[str, Any]
 
 
 def _finding(key: CellKey, row: Sequence[Any]) -> Finding:
-    values = dict(zip(FINDING, row, strict=False))
-    values["verdict"] = Verdict(values["verdict"])
-    return Finding(key=key, **values)
+    values = list(row[: len(FINDING)])
+    values[PLACE_OF_VERDICT] = VERDICTS[values[PLACE_OF_VERDICT]]
+    return Finding(key, *values)
 
 
 def finding_in(row: Mapping[str, Any]) -> Finding:

@@ -71,7 +71,7 @@ def _miss(s: Session, rows: Sequence[Any], now_us: int, reason: str, charge: int
 
 def _charge(s: Session, rows: Sequence[Any], amount: int) -> None:
     if amount:
-        update_rows(s, job, "id", [{"id": row.job_id, "losses": row.losses + amount} for row in rows])
+        update_rows(s, job, ("id",), [{"id": row.job_id, "losses": row.losses + amount} for row in rows])
 
 
 def _entries(s: Session, rows: Sequence[Any], spent: set[int], now_us: int, reason: str) -> list[Entry]:

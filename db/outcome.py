@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,6 +24,7 @@ from db.tables import CELL, attempt, evidence, job
 from kernels.model import Evidence, Verdict
 
 LATE = "late: the job has its verdict"
+same_work = attrgetter("case_id", "backend", "source_digest")
 CRASHES = 2  # alone, on two boards or twice on the only one, before it is the kernel's
 
 
@@ -125,6 +127,8 @@ def _stranger(line: Evidence, row: Any) -> str:
     """Why a line can't speak for the attempt that it names; empty if it can."""
     if row is None:
         return f"no attempt {line.attempt_id!r} here"
+    if same_work(line) == (row.case_id, row.backend, row.source_digest) and line.device.slug == row.device:
+        return ""
     said = {
         "case": (line.case_id, row.case_id),
         "backend": (line.backend, row.backend),
@@ -154,7 +158,7 @@ def _crashed(s: Session, job_ids: set[int]) -> defaultdict[int, set[str]]:
 
 
 def _count_crashes(s: Session, counts: dict[int, int]) -> None:
-    update_rows(s, job, "id", [{"id": job_id, "crashes": count} for job_id, count in counts.items()])
+    update_rows(s, job, ("id",), [{"id": job_id, "crashes": count} for job_id, count in counts.items()])
 
 
 def _confirm(s: Session, job_ids: Sequence[int], late: set[str]) -> None:

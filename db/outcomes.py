@@ -60,7 +60,7 @@ def _tried(row: Any, flaky: set[CellKey]) -> Tried:
 
 
 def _flaky(s: Session) -> set[CellKey]:
-    names = [capability.c[name] for name in CellKey.__dataclass_fields__]
+    names = [capability.c[name] for name in CellKey._fields]
     return {CellKey(*row) for row in s.execute(sa.select(*names).where(capability.c.flags.contains("flaky")))}
 
 

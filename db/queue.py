@@ -12,7 +12,6 @@ writes raises StaleEpoch when another coordinator has started since.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +24,9 @@ from db.cases import case_of
 from db.epoch import demand_epoch
 from db.needs import UNKNOWN, Offer, absent_file, needs_of, old_driver
 from db.session import Session
-from db.share import Waiting, shares
+from db.share import Waiting, in_turn
 from db.tables import LIVE, attempt, campaign, cases, job, planned, target
+from kernels.ids import new_id
 from kernels.model import Case, Rule
 
 WAITING = sa.text("job.state = 'waiting'")  # as the partial index says it
@@ -37,12 +37,6 @@ LIMIT = sa.bindparam("limit", type_=sa.Integer)
 NOT_LOST_HERE = sa.or_(job.c.avoid.is_(None), job.c.avoid != sa.bindparam("device"))
 
 
-def _waiting(*where: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
-    """How many jobs of a target wait; no more than the limit are counted."""
-    some = sa.select(job.c.id).where(job.c.target_id == target.c.id, WAITING, *where).limit(LIMIT)
-    return sa.select(sa.func.count()).select_from(some.correlate(target).subquery()).scalar_subquery()
-
-
 opened = campaign.alias("opened")
 OPEN_TARGETS = (
     sa.select(
@@ -50,8 +44,7 @@ OPEN_TARGETS = (
         campaign.c.priority,
         campaign.c.rule,
         campaign.c.pack,
-        _waiting().label("waiting"),
-        _waiting(NOT_LOST_HERE).label("not_lost_here"),
+        sa.exists().where(job.c.target_id == target.c.id, WAITING).label("waits"),
     )
     .join(campaign, campaign.c.id == target.c.campaign_id)
     .where(
@@ -63,7 +56,15 @@ OPEN_TARGETS = (
     )
 )
 CLAIM = (
-    sa.select(job.c.id, job.c.backend, planned, cases.c.case_json)
+    sa.select(
+        job.c.id,
+        job.c.campaign_id,
+        job.c.backend,
+        planned.c.source_digest,
+        planned.c.inputs_digest,
+        planned.c.repeats,
+        cases.c.case_json,
+    )
     .join_from(job, planned)
     .join(cases, cases.c.case_id == job.c.case_id)
     .where(MINE)
@@ -99,8 +100,7 @@ class Place:
 
     @property
     def waiting(self) -> Waiting:
-        jobs = self.row.not_lost_here if self.left_to_others else self.row.waiting
-        return Waiting(self.row.id, self.row.campaign_id, self.row.priority, jobs)
+        return Waiting(self.row.id, self.row.campaign_id, self.row.priority)
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,13 @@ def lease(
     demand_epoch(s, epoch)
     places = {
         row.id: Place(row, _left_to_others(row, worker, peers))
-        for row in _open_targets(s, worker, limit)
-        if _may_take(row, worker, peers)
+        for row in _open_targets(s, worker)
+        if row.waits and _may_take(row, worker, peers)
     }
-    waiting = (place.waiting for place in places.values())
     found: list[Leased] = []
-    for share in shares(waiting, limit):
-        found += _claim(s, places[share.target_id], worker, share.jobs)
+    for target_id in in_turn(place.waiting for place in places.values()):
+        if len(found) < limit:
+            found += _claim(s, places[target_id], worker, limit - len(found), now_us)
     if found:
         insert_rows(s, attempt, [_attempt_row(leased, worker, epoch, now_us) for leased in found])
         set_jobs(s, [leased.job_id for leased in found], state="leased")
@@ -189,10 +189,10 @@ def ended(s: Session, attempt_ids: Iterable[str]) -> set[str]:
     return set(s.execute(query).scalars())
 
 
-def _open_targets(s: Session, worker: Worker, limit: int = 1) -> Sequence[Any]:
-    """Where open campaigns have jobs for the worker's class and backends, and how many wait there."""
+def _open_targets(s: Session, worker: Worker) -> Sequence[Any]:
+    """Where open campaigns have jobs for the worker's class and backends, and whether any waits there."""
     values = {"device_class": worker.device_class, "backends": list(worker.backends)}
-    return s.execute(OPEN_TARGETS, values | {"device": worker.device, "limit": limit}).all()
+    return s.execute(OPEN_TARGETS, values).all()
 
 
 def _may_take(row: Any, worker: Worker, peers: Sequence[Worker]) -> bool:
@@ -221,19 +221,19 @@ def _has_open(s: Session, row: Any) -> bool:
     held = sa.select(job.c.id).where(
         job.c.campaign_id == row.campaign_id, job.c.state == "leased", job.c.target_id == row.id
     )
-    return row.waiting > 0 or s.execute(held.limit(1)).first() is not None
+    return row.waits or s.execute(held.limit(1)).first() is not None
 
 
-def _claim(s: Session, place: Place, worker: Worker, limit: int) -> list[Leased]:
+def _claim(s: Session, place: Place, worker: Worker, limit: int, now_us: int) -> list[Leased]:
     values: dict[str, Any] = {"target_id": place.row.id, "limit": limit}
     query = CLAIM_ELSEWHERE if place.left_to_others else CLAIM
     found = s.execute(query, values | ({"device": worker.device} if place.left_to_others else {}))
-    return [_leased(each, Rule(place.row.rule), place.row.pack) for each in found]
+    return [_leased(each, Rule(place.row.rule), place.row.pack, now_us) for each in found]
 
 
-def _leased(row: Any, rule: Rule, pack: str) -> Leased:
+def _leased(row: Any, rule: Rule, pack: str, now_us: int) -> Leased:
     return Leased(
-        attempt_id=str(uuid.uuid4()),
+        attempt_id=new_id(now_us),
         job_id=row.id,
         campaign_id=row.campaign_id,
         case=case_of(row.case_json),

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from db.capability import (
     Capability,
@@ -19,22 +20,27 @@ from db.capability import (
     Finding,
     Standing,
     cells_of,
-    findings_of,
     fold_cells,
     largest,
     least_trusted,
-    stand_all,
-    write,
+    plain_findings,
+    renew,
+    standing,
 )
 from db.session import Session
 from kernels.model import Verdict
 
+# What a case adds to its cell, besides verdict and time.
+same_figures = attrgetter(
+    "reason", "positions", "bound_ratio", "relative_ratio", "nmse", "bit_exact", "twin_agrees",
+    "build_digest", "notes",
+)  # fmt: skip
 DOUBTS = {"flaky", "suspect"}  # flags that a line may take away or bring
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells as they were, and the lines of some of their cases that can matter."""
+    """Cells as they were, and what was said last of some of their cases: PASS or SKIP, and nothing else."""
 
     cells: dict[CellKey, Capability]
     findings: dict[CellKey, list[Finding]]
@@ -43,7 +49,8 @@ class Cells:
 def before(s: Session, keys: Iterable[CellKey], case_ids: Set[str]) -> Cells:
     """The cells that lines are about to be added to, and where the cases of those lines stand in them."""
     cells = cells_of(s, sorted(set(keys)))
-    return Cells(cells, findings_of(s, list(cells), case_ids) if cells else {})
+    findings = plain_findings(s, list(cells), case_ids) if cells else {}
+    return Cells({key: cells[key] for key in findings}, findings)
 
 
 def refold(s: Session, was: Cells, added: Sequence[Finding]) -> None:
@@ -54,7 +61,7 @@ def refold(s: Session, was: Cells, added: Sequence[Finding]) -> None:
     grown = {
         key: grow(was.cells[key], was.findings[key], by_cell[key]) for key in by_cell if key in was.cells
     }
-    write(s, [cell for key, cell in grown.items() if cell and cell != was.cells[key]])
+    renew(s, [cell for key, cell in grown.items() if cell and cell != was.cells[key]])
     fold_cells(s, [key for key in by_cell if grown.get(key) is None])
 
 
@@ -62,21 +69,24 @@ def grow(cell: Capability, findings: Iterable[Finding], added: Sequence[Finding]
     """The cell with the `added` lines, given all others of the same cases; None where a fold must tell."""
     if cell.verdict is not Verdict.PASS or cell.reason or not DOUBTS.isdisjoint(cell.flags):
         return None
-    touched = {one.case_id for one in added}
-    findings = [one for one in findings if one.case_id in touched]
-    stood = {standing.counts.case_id: standing for standing in stand_all(findings)}
-    grown: Capability | None = cell
-    for standing in stand_all([*findings, *added]):
-        was = stood.get(standing.counts.case_id)
-        if grown is None or not _is_plain(standing) or standing.counts.device_class != cell.device_class:
+    stood, new = _by_case(findings), _by_case(added)
+    figures = Figures(cell)
+    for case_id, lines in new.items():
+        earlier = stood.get(case_id, [])
+        now = standing([*earlier, *lines])
+        if not _is_plain(now) or now.counts.device_class != cell.device_class:
             return None
-        if was is None:
-            grown = _with(grown, standing.counts)
-        elif not _says_the_same(was, standing):
+        if not (_says_the_same(standing(earlier), now) if earlier else figures.add(now.counts)):
             return None
-        else:
-            grown = replace(grown, last_run_us=max(grown.last_run_us, standing.counts.finished_us))
-    return grown
+        figures.last_run_us = max(figures.last_run_us, now.counts.finished_us)
+    return figures.of(cell)
+
+
+def _by_case(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    found: dict[str, list[Finding]] = {}
+    for one in findings:
+        found.setdefault(one.case_id, []).append(one)
+    return found
 
 
 def _is_plain(standing: Standing) -> bool:
@@ -94,30 +104,40 @@ def _says_the_same(was: Standing, now: Standing) -> bool:
         return False
     if now.counts.verdict is Verdict.SKIP:
         return True
-    figures = ("reason", "positions", "bound_ratio", "relative_ratio", "nmse", "bit_exact", "twin_agrees")
-    names = (*figures, "build_digest", "notes")
-    return all(getattr(was.counts, name) == getattr(now.counts, name) for name in names)
+    return same_figures(was.counts) == same_figures(now.counts)
 
 
-def _with(cell: Capability, one: Finding) -> Capability | None:
-    """A PASS cell with one case more, PASS or SKIP; None where it doesn't tell enough about the others."""
-    trust = least_trusted((cell.trust, one.trust))
-    cell = replace(cell, last_run_us=max(cell.last_run_us, one.finished_us), trust=trust)
-    if one.verdict is Verdict.SKIP:
-        return replace(cell, skipped=cell.skipped + 1)
-    if one.twin_agrees and "twin" not in cell.rungs:
-        return None  # a case may have contradicted its twin, or none had one
-    lost = ("twin",) * (one.twin_agrees is False) + ("exact",) * (not one.bit_exact)
-    exact = [said for said in (cell.bit_exact, one.bit_exact) if said is not None]
-    return replace(
-        cell,
-        cases=cell.cases + 1,
-        positions=cell.positions + one.positions,
-        rungs=tuple(rung for rung in cell.rungs if rung not in lost),
-        flags=tuple(sorted({*cell.flags, *filter(None, one.notes.split(","))})),
-        bound_ratio=largest((cell.bound_ratio, one.bound_ratio)),
-        relative_ratio=largest((cell.relative_ratio, one.relative_ratio)),
-        nmse=largest((cell.nmse, one.nmse)),
-        bit_exact=all(exact) if exact else None,
-        build_digest=cell.build_digest if cell.build_digest == one.build_digest else "",
-    )
+class Figures:
+    """A PASS cell's figures while cases are added to it."""
+
+    def __init__(self, cell: Capability) -> None:
+        self.rungs, self.flags = cell.rungs, cell.flags
+        self.cases, self.skipped, self.positions = cell.cases, cell.skipped, cell.positions
+        self.bound_ratio, self.relative_ratio, self.nmse = cell.bound_ratio, cell.relative_ratio, cell.nmse
+        self.bit_exact, self.build_digest = cell.bit_exact, cell.build_digest
+        self.last_run_us, self.trust = cell.last_run_us, cell.trust
+
+    def add(self, one: Finding) -> bool:
+        """Takes one case more in, PASS or SKIP; False where the cell doesn't tell enough about the others."""
+        self.trust = least_trusted((self.trust, one.trust))
+        if one.verdict is Verdict.SKIP:
+            self.skipped += 1
+            return True
+        if one.twin_agrees and "twin" not in self.rungs:
+            return False  # a case may have contradicted its twin, or none had one
+        self.cases += 1
+        self.positions += one.positions
+        lost = ("twin",) * (one.twin_agrees is False) + ("exact",) * (not one.bit_exact)
+        self.rungs = tuple(rung for rung in self.rungs if rung not in lost) if lost else self.rungs
+        if one.notes:
+            self.flags = tuple(sorted({*self.flags, *filter(None, one.notes.split(","))}))
+        self.bound_ratio = largest((self.bound_ratio, one.bound_ratio))
+        self.relative_ratio = largest((self.relative_ratio, one.relative_ratio))
+        self.nmse = largest((self.nmse, one.nmse))
+        exact = [said for said in (self.bit_exact, one.bit_exact) if said is not None]
+        self.bit_exact = all(exact) if exact else None
+        self.build_digest = self.build_digest if self.build_digest == one.build_digest else ""
+        return True
+
+    def of(self, cell: Capability) -> Capability:
+        return replace(cell, **vars(self))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import marshal
 import math
 import types
 import typing
 from collections.abc import Callable
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from itertools import cycle
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, TypeVar
 
 from kernels.errors import FarmError
@@ -19,6 +21,8 @@ from kernels.errors import FarmError
 T = TypeVar("T")
 
 LATER = "later"  # marks such a field
+KEPT = 16_384  # values of each recurrent type
+TEXT = "_canonical"  # where such a value has its text
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 PLAIN = {str, int, bool, type(None)}  # types that are their own JSON
@@ -32,6 +36,15 @@ class CodecError(FarmError):
 def later(default: Any) -> Any:
     """A field that came after values had been digested: left out of JSON where it is its default."""
     return dataclasses.field(default=default, metadata={LATER: True})
+
+
+def recurrent(cls: type[T]) -> type[T]:
+    """Marks a dataclass whose values come again and again: what is read and written of them is kept."""
+    RECURRENT.add(cls)
+    return cls
+
+
+RECURRENT: set[type] = set()
 
 
 def encode(value: Any) -> Any:
@@ -111,7 +124,8 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:
     if origin is tuple:
         return _tuple_decoder(typing.get_args(hint))
     if dataclasses.is_dataclass(hint):
-        return _dataclass_decoder(hint)
+        decode_fields = _dataclass_decoder(hint)
+        return _keeping(decode_fields) if hint in RECURRENT else decode_fields
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _enum_decoder(hint)
     return _scalar_decoder(hint)
@@ -145,6 +159,17 @@ def _dataclass_decoder(cls: Any) -> Callable[[Any], Any]:
         return cls(**values)
 
     return decode_fields
+
+
+def _keeping(decode_fields: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same decoder, which gives equal data the value that it made of them before."""
+
+    @lru_cache(maxsize=KEPT)
+    def decoded(packed: bytes) -> Any:
+        return decode_fields(marshal.loads(packed))
+
+    # Version 2 has no references between objects: equal data, down to the types of numbers, are equal bytes.
+    return lambda data: decoded(marshal.dumps(data, 2))
 
 
 def _union_decoder(hint: Any) -> Callable[[Any], Any]:
@@ -255,7 +280,72 @@ def _tagged_members(hint: Any) -> dict[str, type]:
 
 def canonical(value: Any) -> str:
     """The one JSON text of a value: sorted keys, no spaces, ASCII, no NaN."""
-    return CANONICAL.encode(encode(value))
+    kind: Any = type(value)
+    return _writer(kind)(value)
+
+
+@cache
+def _writer(kind: Any) -> Callable[[Any], str]:
+    """What writes values of exactly this type, as CANONICAL writes what `encode` makes of them."""
+    if kind is str:
+        return quoted
+    if kind is int:
+        return int.__repr__
+    if kind is bool:
+        return lambda value: "true" if value else "false"
+    if kind is type(None):
+        return lambda value: "null"
+    if issubclass(kind, Enum):
+        return cache(lambda value: CANONICAL.encode(value.value))
+    if kind is float:
+        return lambda value: repr(value) if math.isfinite(value) else f'"{value}"'
+    if kind in (list, tuple):
+        return lambda value: f"[{','.join([canonical(item) for item in value])}]"
+    if dataclasses.is_dataclass(kind) and not hasattr(kind, "to_json"):
+        write_fields = _dataclass_writer(kind)
+        return _noting(write_fields) if kind in RECURRENT else write_fields
+    return lambda value: CANONICAL.encode(encode(value))
+
+
+def _dataclass_writer(cls: Any) -> Callable[[Any], str]:
+    hints = _hints(cls)
+    fields = sorted(dataclasses.fields(cls), key=lambda field: field.name)
+    nothing = object()  # equal to no value
+    names = [
+        (
+            f.name,
+            f'"{f.name}":',
+            f.default if LATER in f.metadata else nothing,
+            bool(_tagged_members(hints[f.name])),
+        )
+        for f in fields
+    ]
+
+    def write_fields(value: Any) -> str:
+        held, said = value.__dict__, []
+        for name, key, unsaid, is_tagged in names:
+            item = held[name]
+            if type(item) is str and unsaid is nothing:  # most of them: told apart for speed
+                said.append(key + quoted(item))
+            elif item != unsaid:
+                item = tagged(item) if is_tagged else item
+                kind: Any = type(item)
+                said.append(key + _writer(kind)(item))
+        return "{" + ",".join(said) + "}"
+
+    return write_fields
+
+
+def _noting(write_fields: Callable[[Any], str]) -> Callable[[Any], str]:
+    """The same writer, which notes the text on the object: equal numbers may differ in text."""
+
+    def write(value: Any) -> str:
+        held = value.__dict__
+        if (text := held.get(TEXT)) is None:
+            text = held[TEXT] = write_fields(value)
+        return str(text)
+
+    return write
 
 
 def digest(value: Any) -> str:

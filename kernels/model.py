@@ -122,6 +122,7 @@ def kind_label(kinds: tuple[str, ...]) -> str:
     return kinds[0] if len(set(kinds)) == 1 else "+".join(kinds)
 
 
+@codec.recurrent
 @dataclass(frozen=True)
 class Case:
     """The identity of one check; its id is the digest of its canonical JSON."""
@@ -290,6 +291,7 @@ class Plan:
         return {role: self.buffer(name).view(images[name]) for role, name in launch.buffers.items()}
 
 
+@codec.recurrent
 @dataclass(frozen=True)
 class Device:
     """A board, or the CPU that plays one, as its worker describes it."""

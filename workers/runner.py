@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from kernels import inputs, judge, registry, source
+from kernels import ids, inputs, judge, registry, source
 from kernels.declared.mistake import Misdeclared
 from kernels.dtypes import values
 from kernels.errors import FarmError
@@ -59,7 +58,7 @@ def wall_clock() -> int:
 
 
 def new_id() -> str:
-    return str(uuid.uuid4())
+    return ids.new_id(wall_clock())
 
 
 @dataclass

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from db import campaign, capability, evidence
-from db.capability import CellKey, Finding, fold, holds_for
+from db.capability import CellKey, fold, holds_for
 from db.job import PlannedCase, Target, add_targets, jobs_of, representatives
 from db.session import Database
 from kernels.built import BuildRecord
@@ -129,8 +129,8 @@ def compiled(verdict: Verdict = Verdict.PASS, digest: str = "d", **fields: str) 
 def _cell(
     backend: str, device: str, source: str, verdict: Verdict, digest: str, fields: dict[str, str]
 ) -> capability.Capability:
-    key = replace(CellKey(device, backend, "matvec", "block", "Q4_K", "exact", source), **fields)
-    made = fold([Finding(**(vars(finding(verdict, build_digest=digest)) | {"key": key}))])
+    key = CellKey(device, backend, "matvec", "block", "Q4_K", "exact", source)._replace(**fields)
+    made = fold([finding(verdict, build_digest=digest)._replace(key=key)])
     assert made is not None
     return made
 

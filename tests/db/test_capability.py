@@ -173,7 +173,7 @@ def test_rungs_are_what_this_cells_lines_show(
     backend: str, build: str, findings: Sequence[Finding], rungs: tuple[str, ...]
 ) -> None:
     key = CellKey("cpu-0", backend, "matvec", "block", "Q4_K", build, "5" * 64)
-    moved = [Finding(**(vars(made) | {"key": key})) for made in findings]
+    moved = [made._replace(key=key) for made in findings]
     assert folded(*moved).rungs == rungs
 
 

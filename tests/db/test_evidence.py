@@ -46,7 +46,7 @@ def test_lines_of_a_cell_come_newest_first(farm: Farm) -> None:
         times = [stored.line.finished_us for stored in evidence.of_cell(s, cell.key)]
         assert times == [9, 7, 5]
         assert len(evidence.of_cell(s, cell.key, limit=2)) == 2
-        assert evidence.of_cell(s, replace(cell.key, build="default")) == ()
+        assert evidence.of_cell(s, cell.key._replace(build="default")) == ()
 
 
 def test_an_import_is_marked_and_folded(farm: Farm) -> None:

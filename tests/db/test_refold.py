@@ -95,7 +95,7 @@ def grown(cell: list[Finding], *new: Finding) -> Capability | None:
     """A cell of these lines with one more."""
     was = fold(cell)
     assert was is not None
-    more = [replace(one, evidence_id=f"new-{place}") for place, one in enumerate(new)]
+    more = [one._replace(evidence_id=f"new-{place}") for place, one in enumerate(new)]
     found = grow(was, cell, more)
     assert found is None or found == fold([*cell, *more])
     return found
@@ -115,8 +115,8 @@ PASSED = passed("a")
         passed("b", finished_us=3, bit_exact=False),
         passed("b", build_digest="other", notes="spills"),
         finding(Verdict.SKIP, "b", reason="not this shape"),
-        replace(PASSED, finished_us=9),
-        replace(PASSED, finished_us=1),
+        PASSED._replace(finished_us=9),
+        PASSED._replace(finished_us=1),
         passed("b", trust="rented"),
     ],
 )
@@ -131,11 +131,11 @@ def test_a_pass_more_is_told_without_the_others(new: Finding) -> None:
         ([PASSED], finding(Verdict.ERROR, "b")),
         ([PASSED], finding(Verdict.FAIL, "a", finished_us=9)),
         ([PASSED], finding(Verdict.ERROR, "a", finished_us=9)),
-        ([PASSED], replace(PASSED, finished_us=9, positions=11)),
+        ([PASSED], PASSED._replace(finished_us=9, positions=11)),
         ([PASSED], passed("b", reason="a word")),
         ([PASSED], passed("b", device_class="another")),
         ([PASSED], passed("b", suspect=True)),
-        ([PASSED], replace(PASSED, finished_us=9, trust="rented")),
+        ([PASSED], PASSED._replace(finished_us=9, trust="rented")),
         ([passed("a", suspect=True)], passed("a", finished_us=9)),
         ([finding(Verdict.FAIL, "a")], passed("b")),
         ([finding(Verdict.SKIP, "a")], passed("b")),
