@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from farm import own
 from kernels.errors import FarmError
+from kernels.model import Device
 from workers import backend
 from workers.backend import Unavailable
 from workers.machine import cpu_name, usable_cores
@@ -29,6 +30,7 @@ WEB = {  # the extra `web`: modules, and what installs them
     "fastapi": "fastapi", "jinja2": "jinja2", "multipart": "python-multipart", "plotly": "plotly",
     "uvicorn": "uvicorn",
 }  # fmt: skip
+CUPYS = ("cupy-cuda12x", "cupy-cuda13x")  # of the extras `gpu` and `gpu13`
 NEEDED_BACKEND = "host"  # runs every kernel without a GPU
 
 
@@ -100,7 +102,23 @@ def backends() -> Iterator[Check]:
             state = State.MISSING if name == NEEDED_BACKEND else State.LACKING
             yield Check(f"backend {name}", state, found, remedy)
         else:
-            yield Check(f"backend {name}", State.OK, ", ".join(device.device_class for device in devices))
+            yield Check(f"backend {name}", State.OK, ", ".join(map(described, devices)))
+
+
+def described(device: Device) -> str:
+    """`rtx-3060 (sm_86, 12.0 GiB, driver 575.57.08)`; the class alone where it doesn't describe itself."""
+    words = own_words(device)
+    return f"{device.device_class} ({words})" if words else device.device_class
+
+
+def own_words(device: Device) -> str:
+    """What a board says of itself, in short; empty for a processor and for an architecture."""
+    told = dict(device.fingerprint)
+    if "memory_bytes" not in told:
+        return ""
+    memory = f"{int(told['memory_bytes']) / 2**30:.1f} GiB"
+    driver = told.get("driver", "")
+    return ", ".join(filter(None, (told.get("sm", ""), memory, driver and f"driver {driver}")))
 
 
 def has_driver() -> bool:
@@ -109,7 +127,9 @@ def has_driver() -> bool:
 
 def nvrtc(version: Callable[[str], str] | None = None, driver: bool | None = None) -> Check:
     """What compiling for GPUs, and running on them, needs; there is no GPU in most machines."""
-    has = {name: bool((version or version_of)(name)) for name in ("cuda-bindings", "cupy-cuda12x")}
+    has_version = version or version_of
+    cupy = next(filter(has_version, CUPYS), CUPYS[0])
+    has = {name: bool(has_version(name)) for name in ("cuda-bindings", cupy)}
     driver = has_driver() if driver is None else driver
     found = f"{'an' if driver else 'no'} NVIDIA driver, " + ", ".join(
         f"{name} {'installed' if there else 'not installed'}" for name, there in has.items()

@@ -11,6 +11,7 @@ import click
 from db import device, trust
 from db.device import DeviceRow
 from db.session import open_existing
+from farm.checkup import own_words
 from farm.cli import options
 from farm.records import device_record
 from farm.terminal import console, duration, shown, table
@@ -89,10 +90,10 @@ def document(here: Survey, known: tuple[DeviceRow, ...]) -> dict[str, Any]:
 
 def print_here(here: Survey) -> None:
     out = console()
-    grid = table("here: class", "board", "name", "slots", "backends")
+    grid = table("here: class", "board", "name", "slots", "backends", "tells")
     for board in here.boards:
         words = (board.device.device_class, board.device.slug, board.device.name, str(board.device.slots))
-        grid.add_row(*map(shown, (*words, " ".join(board.backends))))
+        grid.add_row(*map(shown, (*words, " ".join(board.backends), own_words(board.device))))
     out.print(grid if here.boards else "nothing here can run a case; farm doctor says how to change that")
     for line in here.unavailable:
         out.print(shown(line), soft_wrap=True)

@@ -137,6 +137,7 @@ GO = "to run on GPUs, go where one is"
         ((), True, State.LACKING, "./run pip install -e '.[gpu]'"),
         (("cuda-bindings",), True, State.LACKING, "./run pip install -e '.[gpu]'"),
         (("cuda-bindings", "cupy-cuda12x"), True, State.OK, ""),
+        (("cuda-bindings", "cupy-cuda13x"), True, State.OK, ""),
     ],
 )
 def test_gpu_says_what_is_left_to_do(

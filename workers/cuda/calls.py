@@ -81,11 +81,4 @@ def _gemm(launch: Launch, plan: Plan, at: Addresses, driver: Driver) -> tuple[Ca
     return lambda: driver.gemm(call), driver.blas()
 
 
-def _copy(launch: Launch, plan: Plan, at: Addresses, driver: Driver) -> tuple[Callable[[], None], str]:
-    """`x` to `out`, byte for byte: what the memory can do when nobody computes."""
-    x, out = (plan.buffer(launch.buffers[role]) for role in ("x", "out"))
-    to, source, nbytes = at[out.name] + out.offset, at[x.name] + x.offset, x.nbytes - x.offset
-    return lambda: driver.copy(to, source, nbytes), "cudaMemcpyAsync"
-
-
-ROUTINES: dict[str, Routine] = {"copy": _copy, "gemm": _gemm}
+ROUTINES: dict[str, Routine] = {"gemm": _gemm}

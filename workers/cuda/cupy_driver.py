@@ -69,10 +69,6 @@ class CupyDriver:
             self._runtime.memcpy(data.ctypes.data, address, nbytes, self._runtime.memcpyDeviceToHost)
         return data
 
-    def copy(self, to: int, source: int, nbytes: int) -> None:
-        with self._told("cudaMemcpyAsync"):
-            self._runtime.memcpyAsync(to, source, nbytes, self._runtime.memcpyDeviceToDevice, 0)
-
     def entry(self, path: Path, symbol: str) -> Any:
         # CuPy keeps one module for a path and the board, whatever the file holds by now.
         with self._told(f"loading {symbol}"):

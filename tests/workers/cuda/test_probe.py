@@ -45,13 +45,13 @@ def test_every_file_says_where_it_is_from(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "device_class", "words"),
     [
-        ("pascal", "gtx-1080-ti", {"sm": "sm_61", "driver": "580.95.05", "multiprocessors": "28"}),
+        ("pascal", "gtx-1080-ti", {"sm": "sm_61", "driver": "580.95.05", "sms": "28"}),
         ("volta", "v100-sxm2-32gb", {"sm": "sm_70", "retired_pages": "3", "l2_bytes": "6291456"}),
         ("turing", "t4", {"sm": "sm_75", "pcie": "gen 3 x8", "power_cap_w": "70", "retired_pages": "0"}),
-        ("ampere", "rtx-3060", {"sm": "sm_86", "driver_cuda": "12.9", "sm_clock_max_mhz": "2130"}),
+        ("ampere", "rtx-3060", {"sm": "sm_86", "driver_cuda": "12.9", "sm_clock_mhz": "2130"}),
         ("ada", "rtx-4090", {"sm": "sm_89", "memory_bytes": str(24 << 30)}),
         ("hopper", "h100-80gb-hbm3", {"sm": "sm_90", "remapped_rows": "0", "pcie": "gen 5 x16"}),
-        ("without_nvml", "l4", {"sm": "sm_89", "multiprocessors": "58", "driver_cuda": "12.8"}),
+        ("without_nvml", "l4", {"sm": "sm_89", "sms": "58", "driver_cuda": "12.8"}),
     ],
 )  # fmt: skip
 def test_a_board_is_described_by_what_is_told(name: str, device_class: str, words: dict[str, str]) -> None:
@@ -93,7 +93,7 @@ def test_instances_of_a_cut_board_are_boards_and_the_board_itself_is_none() -> N
     assert classes(devices) == ["a100-sxm4-80gb-mig-1g.10gb", "a100-sxm4-80gb-mig-3g.40gb"]
     assert [device.uuid for device in devices] == [FIRST_PART, SECOND_PART]
     first, second = (dict(device.fingerprint) for device in devices)
-    assert (first["multiprocessors"], second["multiprocessors"]) == ("14", "42")
+    assert (first["sms"], second["sms"]) == ("14", "42")
     assert first["mig"] == "part of GPU-a1b2c3d4-0000-4000-8000-000000000080"
     assert "l2_bytes" not in second  # the driver shows the first alone
 

@@ -123,10 +123,6 @@ class FakeDriver:
         self._ask("download")
         return np.frombuffer(ctypes.string_at(address, nbytes), np.uint8).copy()
 
-    def copy(self, to: int, source: int, nbytes: int) -> None:
-        self._ask("copy")
-        ctypes.memmove(to, source, nbytes)
-
     def entry(self, path: Path, symbol: str) -> Entry:
         self._ask("entry")
         if path not in self.loaded:
