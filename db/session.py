@@ -191,6 +191,12 @@ def shown(url: sa.URL | str) -> str:
     return address.set(drivername=address.get_backend_name()).render_as_string(hide_password=True)
 
 
+def passwords_in(url: sa.URL | str) -> tuple[str, ...]:
+    """What of a database's address must never be written anywhere."""
+    address = _without_open_password(sa.make_url(url))
+    return (str(address.password),) if address.password else ()
+
+
 def _without_open_password(address: sa.URL) -> sa.URL:
     """Puts a password that is among the options, where every print of the address shows it, in its place."""
     if "password" not in address.query:

@@ -19,7 +19,7 @@ from db.campaign import CampaignRow
 from db.epoch import raise_epoch
 from db.head import only_head
 from db.loss import reclaim_all
-from db.session import Database, open_database, open_existing
+from db.session import Database, open_database, open_existing, passwords_in
 from farm import local
 from farm.campaign import Order, plan, submit
 from farm.cluster import head_file, private
@@ -33,6 +33,7 @@ from kernels.declared.catalog import Catalog
 from kernels.errors import FarmError, UsageError
 from workers import boards
 from workers.boards import Board
+from workers.log import writing_to
 
 GLANCE_S = 0.3  # how often the bar moves
 
@@ -111,7 +112,8 @@ def finish(
     with database.writing() as s:
         campaign.unpause(s, campaign_id)
         campaign.put_first(s, campaign_id)
-    with shown_progress(campaign_id) as bar:
+    secrets = passwords_in(database.engine.url)
+    with writing_to("campaign", secrets=secrets), shown_progress(campaign_id) as bar:
         row = _run(database, campaign_id, here, way, bar)
     return _report(database, row, way, listed)
 

@@ -44,7 +44,7 @@ class Recorder:
     def began(self, epoch: int, held: int, figures: Callable[[], Figures]) -> None:
         self.metrics.watch(figures)
         self._log = self._log.bind(epoch=epoch)
-        self._log.info("began", held_before=held)
+        self._log.debug("began", held_before=held)
 
     def joined(self, hello: Hello) -> None:
         self.metrics.hellos.labels("accepted").inc()
@@ -63,7 +63,7 @@ class Recorder:
             one.attempt_id: Held(one.campaign_id, one.job_id, slug, hello.worker_id) for one in leases
         }
         for campaign, jobs in _by_campaign((one.campaign_id, one.job_id) for one in leases).items():
-            self._log.info("leased", **_of(hello), campaign=campaign, jobs=jobs)
+            self._log.debug("leased", **_of(hello), campaign=campaign, jobs=jobs)
 
     def noted(self, worker_id: str, started: Sequence[str], returned: Sequence[str]) -> None:
         """A worker said what it has begun and what it gives back."""
@@ -71,7 +71,7 @@ class Recorder:
         for word, attempts in (("started", started), ("returned", returned)):
             held = [one for attempt in attempts if (one := self._held.get(attempt))]
             for campaign, jobs in _by_campaign((one.campaign, one.job) for one in held).items():
-                self._log.info(word, worker=worker_id, device=held[0].device, campaign=campaign, jobs=jobs)
+                self._log.debug(word, worker=worker_id, device=held[0].device, campaign=campaign, jobs=jobs)
 
     def dropped(self, attempts: Iterable[str]) -> None:
         """Leases ended, however."""
@@ -104,7 +104,7 @@ class Recorder:
             if outcome.verdict.bad or not outcome.decided:
                 self._tell(hello, line, outcome, held)
         for campaign, jobs in _by_campaign(done).items():
-            self._log.info("completed", **_of(hello), campaign=campaign, jobs=jobs)
+            self._log.debug("completed", **_of(hello), campaign=campaign, jobs=jobs)
 
     def _tell(self, hello: Hello, line: Evidence, outcome: Outcome, held: Held | None) -> None:
         about = {"campaign": held.campaign} if held else {}

@@ -15,6 +15,7 @@ from kernels.declared.pack import Pack
 from kernels.errors import FarmError
 from kernels.model import Build, Case, Device, Evidence
 from workers import packs
+from workers.agent_log import AgentLog
 from workers.protocol import (
     Ask,
     Complete,
@@ -73,6 +74,7 @@ class Agent:
         """`stays` keeps an agent whose queue is drained waiting for the next campaign."""
         self._coordinator = coordinator
         self._hello = hello
+        self._log = AgentLog(hello)
         self._spool = spool
         self._make_slot = make_slot
         self._stays = stays
@@ -120,6 +122,7 @@ class Agent:
         for thread in self._threads:
             thread.result()
         reason = refusal or ("stopped" if self._stopping else "drained")
+        self._log.ended(self._ran, reason)
         return Summary(self._ran, reason, bool(refusal))
 
     # The thread that talks.
@@ -130,14 +133,17 @@ class Agent:
         while not self._stopping:
             try:
                 welcome = self._coordinator.hello(self._hello)
-            except Unreachable:
+            except Unreachable as error:
+                self._log.away(error)
                 self._pause(BACKOFF_S[min(tries, len(BACKOFF_S) - 1)])
                 tries += 1
                 continue
             with self._changed:
                 self._welcome = welcome
                 self._changed.notify_all()
-            return "" if welcome.accepted else welcome.reason or "the coordinator gave no reason"
+            reason = "" if welcome.accepted else welcome.reason or "the coordinator gave no reason"
+            self._log.greeted(reason, welcome.epoch)
+            return reason
         return ""
 
     def _talk(self) -> str:
@@ -150,6 +156,7 @@ class Agent:
                     self._pause(min(self._ask_again_s or GLANCE_S, GLANCE_S))
             except (StaleEpoch, Unreachable) as error:
                 if isinstance(error, Unreachable):
+                    self._log.away(error)
                     self._pause(BACKOFF_S[0])
                 if refusal := self._greet():
                     return refusal
@@ -170,6 +177,7 @@ class Agent:
         worker_id, epoch = self._who()
         limit = self._batch if self._last_full else self.device.slots
         answer = self._coordinator.lease(Ask(worker_id, epoch, limit))
+        self._log.leased(answer.leases)
         for address in {lease.pack for lease in answer.leases} - {""}:
             self._hold(address)
         with self._changed:
@@ -191,6 +199,7 @@ class Agent:
         except (StaleEpoch, Unreachable):
             raise
         except FarmError as error:
+            self._log.without_catalog(address, error)
             print(f"workers: catalog {address[:12]} can't be had: {error}", file=sys.stderr, flush=True)
 
     def _has_room(self) -> bool:
@@ -267,7 +276,9 @@ class Agent:
             raise
         dropped = {*answer.dropped, *returned}
         with self._changed:
+            lost = [lease for lease in self._waiting if lease.attempt_id in answer.dropped]
             self._waiting = deque(lease for lease in self._waiting if lease.attempt_id not in dropped)
+        self._log.lost(lost)
 
     # The threads that work.
 
@@ -277,7 +288,10 @@ class Agent:
             last: Case | None = None
             while lease := self._take(last):
                 last = lease.case
-                self._spool.append(slot.run(request(lease, self.device), lease.deadline_s))
+                self._log.started(lease)
+                line = slot.run(request(lease, self.device), lease.deadline_s)
+                self._spool.append(line)
+                self._log.ran(lease, line)
                 self._finish(lease)
                 slot.start()  # before a lease is taken: a slot whose board is retired takes none
 

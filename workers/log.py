@@ -70,7 +70,12 @@ class Scrubber:
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
         """What the record says beside its name, the error's last line among it."""
-        given = {name: value for name, value in vars(record).items() if name not in OWN}
+        # A library may put fields of its own into every record, Ray its clock: they begin with an underscore.
+        given = {
+            name: value
+            for name, value in vars(record).items()
+            if name not in OWN and not name.startswith("_")
+        }
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
             given["error"] = f"{type(error).__name__}: {error}"
@@ -96,7 +101,7 @@ class Lines(logging.Formatter):
 
 
 class ForPeople(logging.Formatter):
-    """`farm: cpu-0: agent started, backends=host`; nothing in it steers a terminal."""
+    """`farm: agent started, device=cpu-0`; nothing in it steers a terminal."""
 
     def __init__(self, scrubber: Scrubber) -> None:
         super().__init__()
@@ -105,7 +110,7 @@ class ForPeople(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         words = [self._scrubber.text(record.getMessage())]
         words += [f"{name}={_brief(value)}" for name, value in self._scrubber.fields(record).items()]
-        return printable(f"farm: {record.name.removeprefix(f'{ROOT}.')}: {', '.join(words)}")
+        return printable(f"farm: {', '.join(words)}")
 
 
 def _brief(value: Any) -> str:
@@ -151,8 +156,8 @@ def writing_to(
 ) -> Iterator[Path]:
     """Has what the farm logs written to the role's file, and to `people` in short, while the block runs.
 
-    `secrets` are values that must never be written, whatever the message. A folder that can't be had costs
-    the file, not the work.
+    People aren't shown the ordinary course of jobs, which is told at level debug. `secrets` are values that
+    must never be written, whatever the message. A folder that can't be had costs the file, not the work.
     """
     path, scrubber = log_folder(folder) / f"{role}.jsonl", Scrubber(secrets)
     logger = logging.getLogger(ROOT)
@@ -164,17 +169,19 @@ def writing_to(
         print(f"farm: no log in {path.parent}: {error.strerror}", file=people or sys.stderr, flush=True)
     if people is not None:
         shown = logging.StreamHandler(people)
+        shown.setLevel(logging.INFO)
         shown.setFormatter(ForPeople(scrubber))
         handlers.append(shown)
     before = logger.level, logger.propagate
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG)
     logger.propagate = False
     for handler in handlers:
         logger.addHandler(handler)
     try:
         yield path
     finally:
-        logger.level, logger.propagate = before
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
         for handler in handlers:
             logger.removeHandler(handler)
             handler.close()

@@ -13,6 +13,7 @@ from kernels.errors import FarmError
 from workers.board_thread import BoardThread
 from workers.boards import matching, survey, wanted_backends
 from workers.json_calls import Caller
+from workers.log import writing_to
 
 GLANCE_S = 0.5
 
@@ -34,7 +35,7 @@ def pull(carry: Callable[[str, str], str], order: Pull) -> int:
     chosen = matching(survey(wanted_backends(order.backends)), order.device)
     caller = Caller(carry)
     threads = [BoardThread(caller, one.device, one.backends, stays=not order.drain) for one in chosen]
-    with StoppingOnSignals(threads):
+    with writing_to("pull"), StoppingOnSignals(threads):
         for thread in threads:
             thread.start()
         names = ", ".join(thread.name for thread in threads)

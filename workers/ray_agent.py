@@ -15,6 +15,7 @@ from workers.agent import Agent, Summary
 from workers.board_lock import BoardLock
 from workers.boards import survey, wanted_backends
 from workers.json_calls import Caller
+from workers.log import writing_to
 from workers.protocol import Hello, Unreachable
 from workers.slots import slot_maker
 from workers.spool import Spool
@@ -37,7 +38,8 @@ class RayAgent:
     def run(self) -> Summary:
         """Works until the agent ends by itself or is stopped."""
         try:
-            return self._agent.run()
+            with writing_to(f"agent-{self._agent.device.slug}"):
+                return self._agent.run()
         finally:
             self._lock.close()
             self._spool.close()

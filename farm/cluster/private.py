@@ -14,7 +14,7 @@ from typing import Any
 
 from db.campaign import CampaignRow
 from db.complaint import DatabaseTrouble
-from db.session import Database, open_existing
+from db.session import Database, open_existing, passwords_in
 from farm.cluster import ray_home
 from farm.coordinator import Coordinator
 from farm.exam import Examiner
@@ -24,6 +24,7 @@ from kernels.errors import FarmError
 from workers import json_calls
 from workers.boards import Board
 from workers.files import FileStore
+from workers.log import writing_to
 from workers.protocol import Hello, Unreachable
 from workers.state import state_folder
 
@@ -42,6 +43,8 @@ class CoordinatorActor(Coordinator):
     """The coordinator in a process of its own, where it opens the database itself."""
 
     def __init__(self, url: str, catalog_digest: str, examines: bool = False) -> None:
+        self._logging = writing_to("coordinator", secrets=passwords_in(url))
+        self._logging.__enter__()  # to the end of the process, which is the actor's
         super().__init__(when_there(url), catalog_digest, examiner=Examiner() if examines else None)
 
     def call(self, name: str, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from kernels.model import Case, Evidence, Rule, Verdict
 from tests.workers.cases import matvec_case
 from workers.agent import Agent, choose
 from workers.isolate import Isolated
+from workers.log import writing_to
 from workers.machine import cpu_device
 from workers.protocol import (
     Acknowledged,
@@ -279,3 +281,26 @@ def test_slots_take_other_texts_and_stay_with_them_when_they_can() -> None:
     assert choose(waiting, coalesced, [block]).attempt_id == "a-1"
     assert choose(waiting, block, [block]).attempt_id == "a-0"
     assert choose(deque([lease(2, block)]), coalesced, [block]).attempt_id == "a-2"
+
+
+def test_an_agents_log_tells_the_jobs_it_ran_and_the_leases_it_lost(spool: Spool, tmp_path: Path) -> None:
+    coordinator = with_leases(3, faults={"complete": [Unreachable("gone")]})
+    with writing_to("tried", folder=tmp_path) as path:
+        agent = Agent(coordinator, HELLO, spool, FakeSlot)
+        agent.run()
+        agent._waiting.append(lease(9))
+        coordinator.drop = ("a-9",)
+        agent.renew()
+    told = [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
+    assert {(line["device"], line["worker"]) for line in told} == {(HELLO.device.slug, "w-1")}
+    for event in ("started", "ran"):
+        of_jobs = [line for line in told if line["event"] == event]
+        assert {(line["campaign"], line["job"], line["lease"]) for line in of_jobs} == {
+            (1, int(each.attempt_id[2:]), each.attempt_id) for each in coordinator.stored
+        }  # fmt: skip
+    assert {line["verdict"] for line in told if line["event"] == "ran"} == {"PASS"}
+    events = [line["event"] for line in told]
+    assert [event for event in events if event not in ("leased", "started", "ran")] == [
+        "accepted", "coordinator away", "accepted", "ended", "lease lost"
+    ]  # fmt: skip
+    assert (told[-1]["job"], told[-1]["lease"]) == (9, "a-9")

@@ -35,12 +35,21 @@ def lines_of(path: Path) -> Iterator[dict[str, Any]]:
 def test_a_line_is_json_in_the_state_folder_and_short_for_people(home: Path) -> None:
     people = io.StringIO()
     with writing_to("tried", people=people) as path:
-        LOG.info("started", extra={"job": 7, "device": "cpu-0", "jobs": [1, 2, 3, 4], "nan": float("nan")})
+        LOG.info(
+            "started",
+            extra={
+                "_of_a_library": 1,
+                "job": 7,
+                "device": "cpu-0",
+                "jobs": [1, 2, 3, 4],
+                "nan": float("nan"),
+            },
+        )
     assert path == home / "log" / "tried.jsonl"
     (line,) = lines_of(path)
     assert (line["event"], line["logger"], line["level"]) == ("started", "tried", "info")
     assert (line["job"], line["device"], line["jobs"], line["nan"]) == (7, "cpu-0", [1, 2, 3, 4], "nan")
-    assert people.getvalue() == "farm: tried: started, job=7, device=cpu-0, jobs=1…4 (4), nan=nan\n"
+    assert people.getvalue() == "farm: started, job=7, device=cpu-0, jobs=1…4 (4), nan=nan\n"
 
 
 def test_nothing_is_written_or_said_behind_the_block(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +112,7 @@ def test_what_steers_a_terminal_is_shown_as_its_code(home: Path) -> None:
     people = io.StringIO()
     with writing_to("tried", people=people) as path:
         LOG.info("bad\x1b[2J\nfarm: forged", extra={"device": "cpu\n"})
-    assert people.getvalue() == "farm: tried: bad\\x1b[2J\\x0afarm: forged, device=cpu\\x0a\n"
+    assert people.getvalue() == "farm: bad\\x1b[2J\\x0afarm: forged, device=cpu\\x0a\n"
     assert len(path.read_text(encoding="utf8").splitlines()) == 1
 
 
@@ -116,7 +125,7 @@ def test_a_log_that_cannot_be_written_is_said_once_and_stops_nothing(home: Path)
         LOG.info("second")
     said = people.getvalue().splitlines()
     assert [line for line in said if "can't be written" in line] == [said[0]]
-    assert said[1:] == ["farm: tried: first", "farm: tried: second"]
+    assert said[1:] == ["farm: first", "farm: second"]
 
 
 def test_a_folder_that_cannot_be_had_costs_the_file_alone(home: Path) -> None:
@@ -124,7 +133,7 @@ def test_a_folder_that_cannot_be_had_costs_the_file_alone(home: Path) -> None:
     people = io.StringIO()
     with writing_to("tried", people=people):
         LOG.info("first")
-    assert people.getvalue().splitlines()[-1] == "farm: tried: first"
+    assert people.getvalue().splitlines()[-1] == "farm: first"
     assert "no log in" in people.getvalue()
 
 
