@@ -44,6 +44,7 @@ class CampaignRow:
     cancelled_us: int | None = None  # None unless nothing more of it is to run
     retry_of: int | None = None  # the campaign whose bad jobs these are
     pack: str = ""  # address of its kernels' catalog; empty for the farm's own
+    bench: bool = False  # whether its jobs are timed
 
     @property
     def done(self) -> int:
@@ -79,13 +80,14 @@ def create(
     priority: int = 0,
     retry_of: int | None = None,
     pack: str = "",
+    bench: bool = False,
 ) -> int:
     """Stores a selection, its cases and one waiting job per case and target; returns the campaign's id.
 
     `pack` is the address of the stored catalog that the kernels are in; empty for the farm's own.
     """
     values = {"selection": selection, "rule": rule, "priority": priority, "created_us": now_us}
-    inserting = sa.insert(campaign).values(**values, retry_of=retry_of, pack=pack)
+    inserting = sa.insert(campaign).values(**values, retry_of=retry_of, pack=pack, bench=bench)
     (campaign_id,) = s.execute(inserting).inserted_primary_key or (0,)
     store_cases(s, [item.case for item in planned])
     rows = [_planned_row(item, campaign_id, place) for place, item in enumerate(_neighbours(planned))]
@@ -237,6 +239,7 @@ def _campaign_row(
         cancelled_us=row.cancelled_us,
         retry_of=row.retry_of,
         pack=row.pack,
+        bench=row.bench,
         waiting=states[row.id, "waiting"],
         leased=states[row.id, "leased"],
         verdicts=found,

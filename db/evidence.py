@@ -16,6 +16,7 @@ from itertools import islice
 
 import sqlalchemy as sa
 
+from db import benchmark
 from db.bulk import insert_rows
 from db.capability import CellKey, finding_in
 from db.cases import case_id, store_cases
@@ -93,6 +94,8 @@ def append(s: Session, entries: Sequence[Entry], now_us: int, there: Set[str] | 
         added = [finding_in(row) for row in rows if row["folded"]]
         was = before(s, (one.key for one in added), {one.case_id for one in added})
         insert_rows(s, table, rows)
+        lines = [entry.line for entry in new]
+        benchmark.put(s, lines, map(key_of, lines))
         refold(s, was, added)
     if again:
         more = sa.update(table).where(table.c.evidence_id == sa.bindparam("id"))

@@ -44,6 +44,7 @@ OPEN_TARGETS = (
         campaign.c.priority,
         campaign.c.rule,
         campaign.c.pack,
+        campaign.c.bench,
         sa.exists().where(job.c.target_id == target.c.id, WAITING).label("waits"),
     )
     .join(campaign, campaign.c.id == target.c.campaign_id)
@@ -117,6 +118,7 @@ class Leased:
     repeats: int
     rule: Rule
     pack: str = ""  # address of the catalog that the case's kernel is in; empty for the farm's own
+    bench: bool = False  # whether it is timed where it passes
 
 
 @dataclass(frozen=True)
@@ -228,10 +230,10 @@ def _claim(s: Session, place: Place, worker: Worker, limit: int, now_us: int) ->
     values: dict[str, Any] = {"target_id": place.row.id, "limit": limit}
     query = CLAIM_ELSEWHERE if place.left_to_others else CLAIM
     found = s.execute(query, values | ({"device": worker.device} if place.left_to_others else {}))
-    return [_leased(each, Rule(place.row.rule), place.row.pack, now_us) for each in found]
+    return [_leased(each, place.row, now_us) for each in found]
 
 
-def _leased(row: Any, rule: Rule, pack: str, now_us: int) -> Leased:
+def _leased(row: Any, of_target: Any, now_us: int) -> Leased:
     return Leased(
         attempt_id=new_id(now_us),
         job_id=row.id,
@@ -241,8 +243,9 @@ def _leased(row: Any, rule: Rule, pack: str, now_us: int) -> Leased:
         source_digest=row.source_digest,
         inputs_digest=row.inputs_digest,
         repeats=row.repeats,
-        rule=rule,
-        pack=pack,
+        rule=Rule(of_target.rule),
+        pack=of_target.pack,
+        bench=of_target.bench,
     )
 
 

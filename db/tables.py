@@ -105,6 +105,7 @@ campaign = Table(
     Column("cancelled_us", BigInteger),  # null unless nothing more of it is to run
     Column("retry_of", RowId, ForeignKey("campaign.id")),  # the campaign whose bad jobs these are
     Column("pack", String(64), nullable=False, server_default=""),  # of its kernels; empty: the farm's own
+    Column("bench", Boolean, nullable=False, server_default=false()),  # whether its jobs are timed
     Column("twice", Float(53), nullable=False, server_default="0"),  # share of its cases that two boards run
 )
 
@@ -271,6 +272,24 @@ Index(
     *(evidence.c[name] for name in ("source_digest", "device", "backend", "case_id", "verdict")),
     evidence.c.finished_us,
     evidence.c.evidence_id,
+)
+
+# What lines that were timed said: no part of what is pruned, since a series is worth what it is long.
+benchmark = Table(
+    "benchmark",
+    metadata,
+    Column("evidence_id", UUID, primary_key=True),  # of a line that may have been pruned since
+    Column("case_id", SHA256, nullable=False, index=True),
+    *_cell_columns(primary_key=False),
+    Column("device_class", String(128), nullable=False),
+    Column("shape", Text, nullable=False),
+    Column("build_digest", SHA256, nullable=False),  # of the code that was timed; empty: unknown
+    Column("finished_us", BigInteger, nullable=False),
+    Column("refused", Text, nullable=False),  # why it proves nothing; empty where it does
+    Column("median_us", Float(53), nullable=False),  # of a pass
+    Column("gb_per_s", Float(53), nullable=False),
+    Column("share_of_least", Float(53)),  # of the least limit's speed; null where no limit is known
+    Column("benchmark_json", Text, nullable=False),  # kernels.benchmark.Benchmark, canonical
 )
 
 capability = Table(

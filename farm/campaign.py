@@ -30,6 +30,7 @@ from workers.files import FileStore
 from workers.machine import free_bytes
 
 BASE_DEADLINE_S = 30.0
+BENCH_S = 180.0  # for drawing and carrying copies, and for the marks
 MACS_PER_S = 1e6  # what the slowest machine with a numpy twin and an oracle beside it still reaches
 
 
@@ -70,6 +71,7 @@ class Order:
     gguf: GgufFile | None = None
     workloads: Workloads | None = None
     catalog: str = ""  # address of the user's catalog that its kernels are in; empty for the farm's own
+    bench: bool = codec.later(False)  # whether what passes is timed
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ def submit(
             targets=targets,
             now_us=now_us,
             pack=order.catalog,
+            bench=order.bench,
         )
         jobs = campaign.campaign_row(s, campaign_id).jobs
     return Submitted(campaign_id, jobs)
@@ -226,10 +229,14 @@ def targets_here(selection: str, device: Device, backends: Iterable[str]) -> lis
 
 
 @cache
-def deadline_s(case: Case) -> float:
-    """Seconds from a case's start to its end by force: a minute for small ones, more by multiply-adds."""
+def deadline_s(case: Case, bench: bool = False) -> float:
+    """Seconds from a case's start to its end by force: a minute for small ones, more by multiply-adds.
+
+    Twice as long, and a few minutes, where it is timed: marks are measured beside it.
+    """
     macs = math.prod(max(1, size) for _, size in case.shape.axes) * max(1, len(case.kinds))
-    return 2 * BASE_DEADLINE_S + macs / MACS_PER_S
+    once_s = 2 * BASE_DEADLINE_S + macs / MACS_PER_S
+    return 2 * once_s + BENCH_S if bench else once_s
 
 
 def source_digest(case: Case) -> str:

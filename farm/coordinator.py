@@ -239,7 +239,7 @@ class Coordinator:
         now = self._clock()
         with self._lock:
             held = [term.latest for term in self._leases.values() if term.worker_id == worker_id]
-            needed_s = sum(deadline_s(lease.case) for lease in leased)
+            needed_s = sum(deadline_s(lease.case, lease.bench) for lease in leased)
             latest = max(held, default=now) + PATIENCE * needed_s + self._ttl_s
             for lease in leased:
                 self._leases[lease.attempt_id] = Term(worker_id, now + self._ttl_s, latest)
@@ -349,6 +349,7 @@ def _lease(leased: queue.Leased) -> Lease:
         inputs_digest=leased.inputs_digest,
         repeats=leased.repeats,
         rule=leased.rule,
-        deadline_s=deadline_s(leased.case),
+        deadline_s=deadline_s(leased.case, leased.bench),
         pack=leased.pack,
+        bench=leased.bench,
     )

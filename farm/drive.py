@@ -14,7 +14,8 @@ from typing import TextIO
 import click
 from rich.console import Console
 
-from db import campaign
+from db import benchmark, campaign
+from db.benchmark import Timed
 from db.campaign import CampaignRow
 from db.epoch import raise_epoch
 from db.head import only_head
@@ -27,6 +28,8 @@ from farm.cluster.head_file import HeadFile, label_of
 from farm.coordinator import wall_clock
 from farm.gguf_cases import Listed
 from farm.progress import Bar
+from farm.times import lines as times_lines
+from farm.times import record as times_record
 from farm.uses import Coverage, coverage
 from kernels import codec
 from kernels.declared.catalog import Catalog
@@ -159,7 +162,9 @@ def _report(database: Database, row: CampaignRow, way: Way, listed: Sequence[Lis
     """Prints what came out, and gives the exit code."""
     if way.as_json:
         uses = _uses(database, row)
-        click.echo(json.dumps(_figures(row, listed) | ({"uses": uses.record()} if uses else {})))
+        times = {"benchmarks": [times_record(one) for one in _times(database, row)]} if row.bench else {}
+        figures = _figures(row, listed) | times | ({"uses": uses.record()} if uses else {})
+        click.echo(json.dumps(figures, allow_nan=False))
     else:
         _print_summary(database, row)
     if row.paused_us is not None:
@@ -203,6 +208,14 @@ def _print_summary(database: Database, row: CampaignRow) -> None:
     print_summary(database, row.id, console())
     if found := _uses(database, row):
         click.echo(found.line())
+    for line in (line for one in _times(database, row) for line in times_lines(one)):
+        click.echo(line)
+
+
+def _times(database: Database, row: CampaignRow) -> tuple[Timed, ...]:
+    """What a campaign that asked for times has brought."""
+    with database.reading() as s:
+        return benchmark.of_campaign(s, row.id) if row.bench else ()
 
 
 def _uses(database: Database, row: CampaignRow) -> Coverage | None:

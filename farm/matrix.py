@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from db.agreement import LEVELS
+from db.benchmark import Timed
 from db.capability import RUNGS, SEVERITY
 from db.sabotage import Score
 from kernels.errors import UsageError
@@ -122,6 +123,7 @@ class Matrix:
     sabotage: tuple[Sabotaged, ...] = ()  # by kernel and kind; about no device
     min_trust: str = ""  # what was asked for; empty: nothing
     left_out: tuple[LeftOut, ...] = ()  # the least trusted first
+    times: tuple[Timed, ...] = ()  # the newest benchmark of every case, board and source
 
     def of_device(self, glob: str) -> Matrix:
         """The columns whose class, board or UUID matches; UsageError where none does."""

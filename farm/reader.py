@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from db import agreement, capability, device, sabotage
+from db import agreement, benchmark, capability, device, sabotage
 from db.session import Session
 from farm import user_catalog
 from farm.matrix import Claim, Matrix, Row, Sabotaged
@@ -40,12 +40,18 @@ def _uncollected() -> Iterator[None]:
 
 def _read_matrix(s: Session, now_us: int) -> Matrix:
     # A simulation is no evidence about a kernel, wherever its lines came from.
-    ran = [cell for cell in capability.cells(s) if not is_simulated(cell.key.backend, cell.key.device)]
+    proved = benchmark.proved(s)
+    ran = [
+        replace(cell, rungs=(*cell.rungs, benchmark.RUNG)) if cell.key in proved else cell
+        for cell in capability.cells(s)
+        if not is_simulated(cell.key.backend, cell.key.device)
+    ]
     found = agreement.levels(s, ran)
     boards = [seen.device for seen in device.devices(s) if not is_simulated("", seen.device.slug)]
     claims = claims_for(row_of(cell) for cell in found)
     matrix = pivot(found, claims, boards, target_gpus(), catalog.digest(), now_us)
-    return replace(matrix, sabotage=read_sabotage(s))
+    times = tuple(one for one in benchmark.newest(s) if not is_simulated(one.key.backend, one.key.device))
+    return replace(matrix, sabotage=read_sabotage(s), times=times)
 
 
 def read_sabotage(s: Session) -> tuple[Sabotaged, ...]:

@@ -74,6 +74,7 @@ def retry(database: Database, campaign_id: int, verdicts: Collection[Verdict], n
             targets=[],
             now_us=now_us,
             retry_of=campaign_id,
+            bench=row.bench,
         )
         add_jobs(s, made, [(job.case_id, Target(job.backend, job.device_class)) for job in jobs], now_us)
     return Submitted(made, len(jobs))

@@ -327,6 +327,7 @@ def request(lease: Lease, device: Device) -> Request:
         lease.source_digest,
         lease.inputs_digest,
         pack=lease.pack,
+        bench=lease.bench,
         packs=str(packs.store()) if lease.pack else "",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from kernels import codec
 from kernels.errors import FarmError
 from kernels.model import Case, Device, Evidence, Rule
 
@@ -67,6 +68,7 @@ class Lease:
     rule: Rule
     deadline_s: float  # from its start
     pack: str = ""  # address of the user's catalog that the case's kernel is in; empty for the farm's own
+    bench: bool = codec.later(False)  # whether it is timed where it passes
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ import click
 from db.campaign import campaign_row
 from db.outcomes import of_campaign
 from db.session import open_existing
-from farm import difference
+from farm import difference, steps
 from farm.cli import options
 from farm.difference import Change, Place, State
 from farm.matrix import Matrix
 from farm.reader import read_matrix
+from farm.steps import Step
 from farm.terminal import console, shown
 from kernels.errors import FarmError, UsageError
 from kernels.model import Verdict
@@ -53,21 +54,54 @@ def diff(before: str, after: str, fail_on: str | None, factor: float, url: str, 
 
     A regression is a cell that was fine and is bad, one that is bad and wasn't there, and a PASS whose worst
     element came --factor times nearer to its limit. Flaky cells are told apart, and so is what ran the very
-    same compiled code, which is noise; equal sources are said.
+    same compiled code, which is noise; equal sources are said. Campaigns that were timed (--bench) are told
+    apart by steps in the series of their benchmarks, too: slower is a regression.
     """
     with_class = not any(map(_is_device, (before, after)))
     sides = _side(before, url, with_class), _side(after, url, with_class)
     found = difference.compare(*sides, factor=factor)
+    moved = _steps(before, after, url)
     if as_json:
-        click.echo(json.dumps(_document(before, after, found), indent=1, allow_nan=False))
+        document = _document(before, after, found) | {"steps": [_step_record(step) for step in moved]}
+        click.echo(json.dumps(document, indent=1, allow_nan=False))
     else:
         _show(found, sides)
-    regressions = [one for one in found if one.is_regression]
-    return 3 if (regressions if fail_on == "regression" else found if fail_on else ()) else 0
+        for step in moved:
+            console().print(shown(_step_line(step)), soft_wrap=True)
+    regressed = any(one.is_regression for one in found) or any(step.is_slower for step in moved)
+    changed = bool(found or moved)
+    return 3 if (regressed if fail_on == "regression" else changed and fail_on) else 0
 
 
 def _is_device(word: str) -> bool:
     return not word.endswith(".json") and not (word.isascii() and word.isdigit())
+
+
+def _steps(before: str, after: str, url: str) -> tuple[Step, ...]:
+    """Changes of speed between two campaigns that were timed; nothing for devices and exports."""
+    if not all(word.isascii() and word.isdigit() for word in (before, after)):
+        return ()
+    with open_existing(url).reading() as s:
+        return steps.of_campaigns(s, int(before[:25]), int(after[:25]))
+
+
+def _step_line(step: Step) -> str:
+    """`slower    rtx-3060-1/cuda/matvec/block/Q4_K/default 4096x4096  310.2 -> 372.1 µs, 1.20 times`."""
+    key, sort = step.after.key, "slower" if step.is_slower else "faster"
+    place = "/".join((key.device, key.backend, key.op, key.kernel, key.kind, key.build))
+    was, now = (one.benchmark.spread.median_us for one in (step.before, step.after))
+    return f"{sort:<9} {place} {step.after.shape}  {was:,.1f} -> {now:,.1f} µs, {step.ratio:.2f} times"
+
+
+def _step_record(step: Step) -> dict[str, Any]:
+    return {
+        "cell": step.after.key._asdict(),
+        "shape": step.after.shape,
+        "before": step.before.evidence_id,
+        "after": step.after.evidence_id,
+        "ratio": step.ratio,
+        "regression": step.is_slower,
+    }
 
 
 def _side(word: str, url: str, with_class: bool) -> dict[Place, State]:

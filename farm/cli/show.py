@@ -19,6 +19,7 @@ from farm.marks import mark, timestamp
 from farm.one_case_text import scalar_words
 from farm.reader import read_matrix
 from farm.terminal import console, shown
+from farm.times import words as times_words
 from kernels import codec
 from kernels.errors import UsageError
 from kernels.model import Evidence, Grid, Worst
@@ -183,6 +184,9 @@ def _run_lines(line: Evidence) -> Iterator[tuple[str, str]]:
             "launch",
             f"{record.entry}: {shape}, {shared}, {record.elapsed_us:,.0f} µs, {record.symbol_digest[:12]}",
         )
+    if line.benchmark:
+        for number, text in enumerate(times_words(line.benchmark, line.backend)):
+            yield "" if number else "timed", text
     yield "device", f"{line.device.slug} ({line.device.name}), {line.backend}, repeats {line.repeats}"
     yield "compiler", line.compiler or "none"
     yield "flags", line.flags or "none"

@@ -73,6 +73,7 @@ WHAT = (
     help=f"With --gguf: sample larger matrices; {DEFAULT_ROWS} unless named, 0 takes all.",
 )
 @click.option("--only", type=click.Choice([only.value for only in Only]), help="Cells in that state alone.")
+@click.option("--bench", is_flag=True, help="Time what passes: docs/BENCHMARKS.md.")
 @click.option("--detach", is_flag=True, help="Store it for the devices of a running farm, and return.")
 @options.rule
 @options.local
@@ -80,7 +81,8 @@ WHAT = (
 @options.as_json
 def submit(
     all_kinds: bool, check: bool, catalog_folder: str | None, gguf: str | None, workloads: str | None,
-    batch: int | None,    rows: int | None, detach: bool, local: bool, url: str, as_json: bool, **words: Any,
+    batch: int | None, rows: int | None, bench: bool, detach: bool, local: bool, url: str, as_json: bool,
+    **words: Any,
 ) -> int:  # fmt: skip
     """Run a selection of cases and show the matrix.
 
@@ -106,7 +108,7 @@ def submit(
     if check:
         words["builds"] = (*words["builds"], Build.CHECK.value)
     with user_catalog.searching(catalog_folder) as found:
-        wanted = order(gguf_file(gguf, batch, rows), **words)
+        wanted = replace(order(gguf_file(gguf, batch, rows), **words), bench=bench)
         if found:
             selection = found.selected(wanted.selection)
             wanted = replace(wanted, selection=selection, catalog=found.pack.address)

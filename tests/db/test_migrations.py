@@ -19,6 +19,7 @@ from db.job import Target
 from db.session import Database, known_revisions, open_database
 from kernels.model import Verdict
 from tests.db.making import BOARD, HOST, Farm, answer, case, line
+from tests.db.test_benchmark import timed
 from tests.db.test_bug import CELL
 from tests.db.test_sabotage import SCORE
 
@@ -34,7 +35,7 @@ def filled(farm: Farm) -> None:
     farm.complete(answer(passed), answer(failed, Verdict.FAIL))
     farm.lose([lost])
     with farm.database.writing() as s:
-        evidence.import_lines(s, [line(case(9))], 30)
+        evidence.import_lines(s, [line(case(9)), timed(10, 5.0)], 30)
         elsewhere = line(case(rows=1), device=replace(BOARD, slug="cpu-1", uuid="uuid-1"))
         agreement.note(s, agreement.meetings(s, [elsewhere]), 30)
         blob.put_source(s, "5" * 64, (blob.SourceText("matvec/block", "Q4_K", "text"),))
