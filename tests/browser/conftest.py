@@ -1,42 +1,22 @@
-"""The dashboard in a process of its own, and the system's Chromium, which may talk to nobody else."""
+"""A dashboard to look at, and a browser that may talk to nobody else."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.browser import scene
+from tests.browser.serving import FLAGS, Served, chromium, serving
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 INSTALL = "no Chromium: apt-get install chromium fonts-dejavu-core, then these tests run"
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 PATIENCE_MS = 15_000  # ends a wait for what never comes, and decides nothing
 expect.set_options(timeout=PATIENCE_MS)
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 375, "height": 720}
-
-
-@dataclass
-class Served:
-    """A dashboard, and where its rows are."""
-
-    address: str  # http://127.0.0.1:PORT
-    url: str  # of the database
-    token: str
 
 
 @dataclass
@@ -59,44 +39,21 @@ class Visit:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> str:
-    """The browser's path; without one the tests are skipped and say what to install."""
-    for name in NAMES:
-        if path := shutil.which(name):
-            return path
-    pytest.skip(INSTALL)
-
-
-@pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    if chromium() is None:
+        pytest.skip(INSTALL)
     folder = tmp_path_factory.mktemp("browser")
-    url = scene.make(folder)
-    with serving(folder, url) as found:
+    with serving(folder, scene.make(folder)) as found:
         yield found
-
-
-@contextmanager
-def serving(folder: Path, url: str) -> Iterator[Served]:
-    """`farm status --web` until the tests are through with it."""
-    words = [sys.executable, "-m", "farm", "status", "--web", "--port", "0", "--db", url]
-    home = {**os.environ, "FARM_STATE": str(folder)}
-    process = subprocess.Popen(words, env=home, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        said = process.stderr.readline()
-        assert said.startswith("farm: dashboard at http://"), said
-        token = (folder / "web.token").read_text(encoding="ascii").strip()
-        yield Served(said.split()[3].rstrip("/;"), url, token)
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
 
 
 # A module's, not the session's: Playwright's loop runs in the thread of the tests, where others start loops.
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
+def browser() -> Iterator[Browser]:
+    if (path := chromium()) is None:
+        pytest.skip(INSTALL)
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        opened = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield opened
         opened.close()
 

@@ -14,7 +14,8 @@ from farm.coordinator import Coordinator
 from kernels import catalog
 from kernels.catalog import Selection
 from kernels.model import Verdict
-from tests.browser.conftest import Served, Visit
+from tests.browser.conftest import Visit
+from tests.browser.serving import Served
 from tests.farm.conftest import DEVICE, FakeAgent
 from workers.boards import Board
 

@@ -6,7 +6,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser import scene
-from tests.browser.conftest import PHONE, Served, Visit
+from tests.browser.conftest import PHONE, Visit
+from tests.browser.serving import Served
 
 pytestmark = pytest.mark.browser
 
