@@ -20,8 +20,12 @@ from farm.coordinator import TTL_S, Coordinator
 from farm.exam import Examiner
 from farm.gateway.app import application
 from farm.gateway.guard import Ledger
+from farm.metrics_page import add_metrics
+from farm.stored_metrics import Stored
+from farm.web.security import LOOPBACK, Door, web_token
 from kernels import catalog
 from kernels.errors import FarmError, UsageError
+from workers.state import state_folder
 
 REAP_S = TTL_S / 2
 BACKLOG = 1024
@@ -100,6 +104,8 @@ def serve(database: Database, place: Place, ready: Callable[[str, int], None]) -
     ):
         ended: list[str] = []
         app = application(database, coordinator, Ledger(time.monotonic), ended.append)
+        coordinator.recorder.metrics.add(Stored(database))
+        add_metrics(app, coordinator.recorder.metrics.text, door_of(place))
         server = Server(
             uvicorn.Config(
                 app,
@@ -119,6 +125,12 @@ def serve(database: Database, place: Place, ready: Callable[[str, int], None]) -
             server.run(sockets=[sock])
     if ended:
         raise FarmError(ended[0])
+
+
+def door_of(place: Place) -> Door:
+    """Who may see the metrics: on loopback everybody, unless a proxy lets others in there."""
+    private = place.behind_proxy or not is_loopback(place.host)
+    return Door(web_token(state_folder()), private, hosts=() if private else LOOPBACK)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from markupsafe import Markup
+from prometheus_client import generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 
@@ -20,6 +22,8 @@ from db.session import Database
 from farm import exports, own
 from farm.held import Holder
 from farm.marks import timestamp
+from farm.metrics_page import add_metrics
+from farm.stored_metrics import registry_of
 from farm.web import compared
 from farm.web.actions import add_actions, add_login
 from farm.web.events import add_events
@@ -64,6 +68,8 @@ def application(database: Database, door: Door) -> FastAPI:
     add_login(app, door, page)
     add_actions(app, reader, door)
     add_events(app, reader, made)
+
+    add_metrics(app, partial(generate_latest, registry_of(database)), door)
 
     @app.get("/plotly.js", include_in_schema=False)
     def plotly() -> Response:
