@@ -159,6 +159,7 @@ class LaunchKernel(Kernel):
     body: str  # file name of the CUDA body, beside the module
     reads_ints: bool = False  # whether its text takes a kind's weights as integers, by ints16
     before: tuple[str, ...] = ()  # files of functions that several bodies share; they stand before it
+    ahead: tuple[str, ...] = ()  # files that stand before the kind's text: how it loads
     arithmetic: str = "decoded"  # or factored
     approximates: tuple[str, ...] = ()  # expf, rsqrtf: where a device may differ from the twin
 

@@ -36,9 +36,12 @@ NARROW_TYPES = ("f16", "bf16")
 
 CUDA_NAMES = ("CUDA",)  # what a kind's module calls its CUDA text
 
-# A body has both: what a kind with a scale of its whole tensor, or with something to add per group, needs,
-# and what the others do.
-BRANCHES = re.compile(r"^#ifdef (TENSOR_SCALE|LOW)\n(.*?)^#else\n(.*?)^#endif\n", re.M | re.S)
+# A body has all: what a kind with a scale of its whole tensor needs, one whose integers have something to add
+# per group (LOW), one whose integers have not (INTS), one that is read as floats (FLOATS), and what the
+# others do.
+BRANCHES = re.compile(
+    r"^#ifdef (TENSOR_SCALE|LOW|INTS|FLOATS)\n(.*?)(?:^#else\n(.*?))?^#endif\n", re.M | re.S
+)
 
 C_TYPES = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
            "i4": "int", "u4": "unsigned int", "u8": "unsigned long long", "f4": "float"}  # fmt: skip
@@ -75,7 +78,8 @@ def _text(kernel_id: str, kind_name: str) -> str:
     }
     parts = [f"// {kernel_id} {kind_name}".rstrip()]
     parts += [f"#define {name} {value}" for name, value in defines.items()]
-    parts.append(prelude())
+    folder = _module(kernel).parent
+    parts += [prelude(), *((folder / name).read_text(encoding="utf8") for name in kernel.ahead)]
     if kind:
         parts += [table(name, values) for name, values in kind.tables]
         parts.append(kind.cuda.strip("\n"))
@@ -84,8 +88,12 @@ def _text(kernel_id: str, kind_name: str) -> str:
         parts.append(ints.cuda.strip("\n"))
     if kernel.x_dtype in NARROW_TYPES:
         parts.append(activations())
-    folder = _module(kernel).parent
-    holds = {"TENSOR_SCALE": kind is not None and kind.tensor_scale, "LOW": ints is not None and ints.low}
+    holds = {
+        "TENSOR_SCALE": kind is not None and kind.tensor_scale,
+        "LOW": ints is not None and ints.low,
+        "INTS": ints is not None and not ints.low,
+        "FLOATS": ints is None,
+    }
     bodies = [(folder / name).read_text(encoding="utf8") for name in (*kernel.before, kernel.body)]
     parts += [X_TYPE.sub(C_FLOATS[kernel.x_dtype], branched(body, holds)) for body in bodies]
     return "\n".join(parts)
@@ -93,7 +101,7 @@ def _text(kernel_id: str, kind_name: str) -> str:
 
 def branched(body: str, holds: Mapping[str, bool]) -> str:
     """A kernel's body with one branch of every `#ifdef` in BRANCHES, and without the directives."""
-    return BRANCHES.sub(lambda branches: branches[2 if holds[branches[1]] else 3], body)
+    return BRANCHES.sub(lambda branches: branches[2 if holds[branches[1]] else 3] or "", body)
 
 
 def place(text: str, line: int) -> tuple[str, int]:

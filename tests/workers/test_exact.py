@@ -88,7 +88,7 @@ def test_host_passes_when_contraction_is_on(host: Backend, cell: CellName) -> No
 
 
 @pytest.mark.parametrize("offset", [1, 2, 4, 16])
-@pytest.mark.parametrize("kernel_id", ["matvec/block", "matvec/coalesced", "mul_mm/reference"])
+@pytest.mark.parametrize("kernel_id", ["matvec/block", "matvec/coalesced", "matvec/wide", "mul_mm/reference"])
 def test_a_view_at_any_offset_is_right_or_refused(host: Backend, kernel_id: str, offset: int) -> None:
     refused = 0
     for kind in registry.kinds().values():

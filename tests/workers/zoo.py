@@ -202,6 +202,15 @@ ZOO = (
         "Q6_K",
         (("(word | 0x80808080u) - k", "word - k"), (") ^ 0x80808080u", ")")),
     ),
+    Wrong(
+        "a warp's part of a row left out",
+        "matvec/wide",
+        "Q6_K",
+        (("int s = 1; s < split", "int s = 2; s < split"),),
+    ),
+    Wrong(
+        "staged bytes not moved back", "matvec/wide", "Q5_0", (("* VECTORS) + phases[r] +", "* VECTORS) +"),)
+    ),
     Wrong("halves rounded to even", "quantize_q8_1/warp", "", (("roundf(", "rintf("),)),
     Wrong(
         "a lane's byte left out",

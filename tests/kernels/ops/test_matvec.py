@@ -44,7 +44,7 @@ def test_plan_passes_pitch_and_views(make: Any, kernel_id: str) -> None:
     layout = Layout(row_padding=12, weights_offset=16, x_offset=8)
     plan = registry.kernel(kernel_id).plan(make(kernel_id, "Q8_0", "3x64", layout=layout))
     (launch,) = plan.launches
-    assert launch.scalars == {"rows": 3, "cols": 64, "row_bytes": 80}
+    assert launch.scalars.items() >= {"rows": 3, "cols": 64, "row_bytes": 80}.items()
     assert launch.buffers == {"weights": "weights", "x": "x", "out": "out"}
     assert (plan.buffer("weights").offset, plan.buffer("x").offset, plan.buffer("out").shape) == (16, 8, (3,))
 
