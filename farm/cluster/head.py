@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -10,13 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from db.session import Database, open_database
 from farm.cluster import driver, head_file, probe, ray_home
 from farm.cluster.head_file import HeadFile, label_of
 from farm.cluster.private import address_of
-from farm.cluster.ray_process import RayProcess
+from farm.cluster.ray_process import RayProcess, die_with_parent
 from farm.cluster.signals import stopped_by_signals
 from farm.drive import only_farm_on
 from kernels.errors import FarmError
@@ -133,7 +135,9 @@ def driver_of(
     """A driver that ends with the block; the database's address goes by its environment, unseen by others."""
     command = [sys.executable, "-m", "farm.cluster.driver", address, *backends]
     environ = os.environ | {"FARM_DB": address_of(database)}
-    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as child:
+    # A head that is killed takes its Ray along: a driver would go on asking it for minutes.
+    dies = partial(die_with_parent, signal.SIGKILL)
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True, preexec_fn=dies) as child:
         try:
             yield child, Said(child)
         finally:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from farm.cluster import ray_home
@@ -50,7 +51,7 @@ class RayProcess:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=partial(die_with_parent, signal.SIGTERM),  # Ray then ends its node
             )
 
     @property
@@ -107,7 +108,7 @@ class RayProcess:
             return file.read()
 
 
-def _die_with_parent() -> None:
-    """Asks Linux for SIGTERM when the parent ends, however it ends: Ray then ends its node."""
+def die_with_parent(number: signal.Signals) -> None:
+    """In a new process: asks Linux for a signal when the parent ends, however it ends."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number)
