@@ -65,8 +65,13 @@ def when_there(url: str) -> Database:
 
 
 def start_coordinator(ray: Any, url: str, examines: bool = False) -> Any:
-    """The coordinator's actor: detached, restarted by Ray; agents repeat what it may not have heard."""
-    options = {
+    """The coordinator's actor: detached, restarted by Ray; agents repeat what it may not have heard.
+
+    It stays on the driver's node: another one may lack the database's file, and comes and goes.
+    """
+    from workers.ray_agent import on  # imported here: the module imports ray
+
+    options = on(ray.get_runtime_context().get_node_id()) | {
         "name": COORDINATOR,
         "lifetime": "detached",
         "num_cpus": 0,

@@ -15,6 +15,8 @@ from farm.cluster.driver import _ticked
 from kernels.errors import FarmError
 from workers.protocol import Unreachable
 
+NODE = "0f" * 28
+
 
 class TaskFailed(Exception):
     """Stands for Ray's RayTaskError."""
@@ -61,6 +63,24 @@ def test_a_coordinator_that_ends_is_told_and_lived_through() -> None:
 def test_all_else_ends_the_head(cause: Exception) -> None:
     with pytest.raises(FarmError):
         Scene(TaskFailed(cause)).tick()
+
+
+def test_a_coordinator_stays_on_the_node_of_its_driver() -> None:
+    """Ray puts an actor that asks for no processor on any node, and a SQLite file is on one machine."""
+    told: dict[str, Any] = {}
+
+    class Remote:
+        def __init__(self, _: type) -> None: ...
+
+        def options(self, **options: Any) -> Any:
+            told.update(options)
+            return SimpleNamespace(remote=lambda *_: "an actor")
+
+    context = SimpleNamespace(get_node_id=lambda: NODE)
+    ray = SimpleNamespace(remote=Remote, get_runtime_context=lambda: context)
+    assert private.start_coordinator(ray, "a url") == "an actor"
+    assert (told["scheduling_strategy"].node_id, told["scheduling_strategy"].soft) == (NODE, False)
+    assert told["max_restarts"] == -1
 
 
 def test_a_coordinator_waits_for_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
