@@ -16,7 +16,7 @@ from db.session import open_existing
 from farm.cli import main
 from tests.workers.catalogs import DATA
 from workers import packs
-from workers.__main__ import main as workers_main
+from workers.command import main as workers_main
 
 SHAPES = ("--shape", "9x64", "--shape", "1x32")
 NAME = "matvec/rows"

@@ -18,7 +18,7 @@ from kernels.catalog import Planned
 from kernels.model import Build, Device, Evidence, Verdict
 from tests.workers.cases import matvec_case, request_for
 from workers import bundle
-from workers.__main__ import describe, first_fitting, main, remaining
+from workers.command import describe, first_fitting, main, remaining
 from workers.machine import cpu_device
 from workers.runner import ended
 from workers.standalone import Order, run_cases
@@ -146,7 +146,7 @@ def test_devices_are_printed_or_the_reason(capsys: pytest.CaptureFixture[str]) -
 
 def test_nothing_but_numpy_and_gguf_is_imported(tmp_path: Path) -> None:
     script = (
-        "import sys; from workers.__main__ import main; code = main(sys.argv[1:])\n"
+        "import sys; from workers.command import main; code = main(sys.argv[1:])\n"
         "print({'ray', 'click', 'sqlalchemy', 'rich', 'alembic'} & set(sys.modules), code)"
     )
     words = ["run", "matvec/block", "Q4_0", "5x64", "--backend", "twin", "--bundle", "b.jsonl"]
