@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from db.loss import Losses
 from db.outcome import Outcome
@@ -16,9 +16,8 @@ from kernels.model import Evidence
 from workers.protocol import Hello
 
 
-@dataclass(frozen=True)
-class Held:
-    """What a live lease is about."""
+class Held(NamedTuple):
+    """What a live lease is about; one is made for every job."""
 
     campaign: int
     job: int
@@ -26,7 +25,7 @@ class Held:
     worker: str
 
     def fields(self) -> dict[str, object]:
-        return {"campaign": self.campaign, "job": self.job, "device": self.device, "worker": self.worker}
+        return self._asdict()
 
 
 class Recorder:

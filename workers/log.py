@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from logging.handlers import RotatingFileHandler
 from math import isfinite
 from pathlib import Path
@@ -30,6 +31,7 @@ FOLDER = "log"  # in the state folder
 MOST_BYTES = 8 << 20  # of one file, after which it becomes FILE.1
 KEPT = 4  # older files of a role
 LONGEST = 2000  # characters of one field
+REMEMBERED = 1024  # texts that were looked through already
 HIDDEN = "***"
 SECRET_NAMES = re.compile(r"token|secret|password|passwd|authorization|cookie", re.IGNORECASE)
 # Passwords in addresses, passwords among options, bearers, and secrets that say what they are.
@@ -44,14 +46,21 @@ OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskN
 logging.getLogger(ROOT).addHandler(logging.NullHandler())  # silent until somebody wants to hear
 
 
+@lru_cache(REMEMBERED)
+def is_secret(name: str) -> bool:
+    """Whether a field of that name must not be written."""
+    return SECRET_NAMES.search(name) is not None
+
+
 class Scrubber:
     """Takes secrets out of what is logged: those it was told, and whatever looks like one."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms = {form for one in secrets if one for form in (one, quote(one, safe=""), quote_plus(one))}
         self._known = sorted(forms, key=len, reverse=True)
+        self.text = lru_cache(REMEMBERED)(self._text)  # names of boards and workers come again and again
 
-    def text(self, value: str) -> str:
+    def _text(self, value: str) -> str:
         for secret in self._known:
             value = value.replace(secret, HIDDEN)
         for pattern, instead in SECRETS:
@@ -60,12 +69,13 @@ class Scrubber:
 
     def value(self, name: str, value: Any) -> Any:
         """A field as it may be written; numbers, texts and lists of them stay what they are."""
-        if SECRET_NAMES.search(name):
-            return HIDDEN
+        return HIDDEN if is_secret(name) else self._value(value)
+
+    def _value(self, value: Any) -> Any:
         if value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
             return value
         if isinstance(value, list | tuple):
-            return [self.value("", each) for each in value]
+            return [self._value(each) for each in value]
         return self.text(str(value))
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
@@ -138,6 +148,12 @@ class LineFile(RotatingFileHandler):
     def _open(self) -> Any:
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         return os.fdopen(descriptor, "a", encoding="utf8")
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:
+        """By the size there is; the library's own would format every line twice."""
+        if self.stream is None:
+            self.stream = self._open()
+        return os.fstat(self.stream.fileno()).st_size >= self.maxBytes
 
     def handleError(self, record: logging.LogRecord) -> None:
         if not self._complained:
