@@ -13,11 +13,14 @@ from kernels import inputs, registry
 from kernels.model import Build, Case, Plan, Role, Verdict
 from tests.workers.cases import matvec_case, request_for
 from tests.workers.fakes.cuda_driver import DEVICE, UUID, FakeDriver, fake_cuda
+from workers import effort
 from workers.backend import BoardFault, CannotRun, KernelFault, Rejected, Run, Toolchain, Unavailable
 from workers.backends import nvrtc
 from workers.backends.cuda import Cuda
 from workers.backends.twin import BACKEND as TWIN
+from workers.benchmark import bench_case
 from workers.cuda import memory
+from workers.effort import Effort
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.runner import run_case
@@ -298,6 +301,17 @@ def test_the_chosen_pass_alone_writes_to_its_output() -> None:
     timing = backend.time(plan, [images], DEVICE, Rounds(3, 4, 2, chosen=7), 0)
     out = next(b for b in plan.buffers if b.role is Role.OUT)
     assert np.isnan(out.view(timing.run.images["out"])).all()
+
+
+def test_a_benchmark_is_made_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its yardsticks, the copy, the sum and the library's GEMM, run on the same board."""
+    monkeypatch.setitem(effort.EFFORTS, "cuda", Effort(5, 0.0, 0.0, 4, 0, 2, 1 << 16))  # type: ignore[arg-type]
+    request = request_for(matvec_case(rows=9, cols=96), "cuda", device=DEVICE)
+    found = bench_case(request, fake_cuda(), ImageCache(FileStore()))
+    assert (found.verdict, found.reason) == (Verdict.PASS, "")
+    assert found.benchmark is not None
+    assert found.benchmark.passes >= 1
+    assert {mark.name for mark in found.benchmark.marks} >= {"copy", "read"}
 
 
 def test_cupy_that_isnt_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,10 +58,9 @@ def compile_text(text: str, name: str, flags: tuple[str, ...], entry: str = "") 
 
 
 def compiler_entries(text: str) -> list[str]:
-    define = next(
-        (line for line in text.splitlines() if line.startswith("#define ENTRY ")), "#define ENTRY k"
-    )
-    return [define.split()[2]]
+    """By the text's define, else by what it declares."""
+    named = re.findall(r"^#define ENTRY (\w+)", text, re.M)
+    return named or re.findall(r"__global__ void (\w+)\(", text)
 
 
 @dataclass
