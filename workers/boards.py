@@ -11,6 +11,7 @@ from kernels.model import Device
 from workers import backend as backends
 from workers.backend import Unavailable
 
+GPU_UUIDS = ("GPU-", "MIG-")  # as NVIDIA's tools write them
 DEFAULT_BACKENDS = ("host", "cuda")  # where they are available; the others run when named
 
 
@@ -71,6 +72,24 @@ def survey(names: Iterable[str]) -> Survey:
         for device in devices:
             found.setdefault(device, []).append(name)
     return Survey(tuple(Board(device, tuple(names)) for device, names in found.items()), tuple(reasons))
+
+
+def resource(device: Device) -> str:
+    """What Ray calls a GPU's board: one of it a board, so that no two actors take the same; empty for others.
+
+    Boards are no GPUs to Ray, which would write CUDA_VISIBLE_DEVICES for whoever asks for those.
+    """
+    return f"board:{device.uuid}" if device.uuid.startswith(GPU_UUIDS) else ""
+
+
+def resources(devices: Iterable[Device]) -> dict[str, float]:
+    """The boards among these as a node of Ray declares them."""
+    return {name: 1.0 for device in devices if (name := resource(device))}
+
+
+def gpus() -> tuple[Device, ...]:
+    """This machine's GPUs that can be used; none, without a word, where there are none."""
+    return tuple(board.device for board in survey(("cuda",)).boards)
 
 
 def matches(device: Device, pattern: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
@@ -13,7 +13,7 @@ from kernels import codec
 from kernels.errors import FarmError
 from workers.agent import Agent, Summary
 from workers.board_lock import BoardLock
-from workers.boards import survey, wanted_backends
+from workers.boards import resource, survey, wanted_backends
 from workers.json_calls import Caller
 from workers.log import writing_to
 from workers.protocol import Hello, Unreachable
@@ -67,8 +67,21 @@ def carrier(coordinator: Any) -> Callable[[str, str], str]:
 
 def start_agent(coordinator: Any, hello: Hello, *, node: str = "", stays: bool = False) -> Any:
     """Starts an agent for a board of a node, or of this one; it has run() -> Summary and stop()."""
-    options = {"num_cpus": 0, "max_concurrency": CONCURRENCY, "max_restarts": 0} | on(node)
+    declared = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    options = agent_options(hello, declared) | on(node)
     return ray.remote(RayAgent).options(**options).remote(coordinator, hello, stays)
+
+
+def agent_options(hello: Hello, declared: Mapping[str, float]) -> dict[str, Any]:
+    """What an agent asks of Ray: the board itself where its node declared it, and never a GPU.
+
+    A board that came after its node had started isn't declared; the lock of its UUID is what guards it then.
+    """
+    name = resource(hello.device)
+    held = {"resources": {name: 1.0}} if name and name in declared else {}
+    return {
+        "num_cpus": 0, "num_gpus": 0, "max_concurrency": CONCURRENCY, "max_restarts": 0, **held,
+    }  # fmt: skip
 
 
 def survey_node(node: str, backends: tuple[str, ...]) -> Any:

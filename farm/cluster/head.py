@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from farm.cluster.ray_process import RayProcess, die_with_parent
 from farm.cluster.signals import stopped_by_signals
 from farm.drive import only_farm_on
 from kernels.errors import FarmError
+from workers.boards import gpus, resources
 from workers.state import state_folder
 
 GLANCE_S = 0.2
@@ -154,8 +156,10 @@ def head_words(host: str, port: int) -> tuple[str, ...]:
 
 @contextmanager
 def node(words: tuple[str, ...], home: Path) -> Iterator[RayProcess]:
-    """A Ray node that ends with the block."""
-    process = RayProcess(words, home / "ray.log", dict(os.environ))
+    """A Ray node that ends with the block; it declares this machine's boards."""
+    declared = resources(gpus())
+    told = (f"--resources={json.dumps(declared)}",) if declared else ()
+    process = RayProcess((*words, *told), home / "ray.log", dict(os.environ))
     try:
         yield process
     finally:

@@ -22,7 +22,7 @@ from farm.progress import Bar
 from kernels import catalog
 from kernels.errors import FarmError
 from workers import json_calls
-from workers.boards import Board
+from workers.boards import Board, gpus, resources
 from workers.files import FileStore
 from workers.log import writing_to
 from workers.protocol import Hello, Unreachable
@@ -118,6 +118,7 @@ def started(home: Path) -> Iterator[Any]:
                 address="local",
                 num_cpus=0,  # no worker before an actor asks for one
                 num_gpus=0,
+                resources=resources(gpus()) or None,
                 object_store_memory=OBJECT_STORE_BYTES,
                 include_dashboard=False,
                 namespace=NAMESPACE,

@@ -48,6 +48,12 @@ def test_backends_that_share_a_board_are_put_together() -> None:
     assert len(found.boards) == 1
 
 
+def test_gpus_are_resources_of_their_own_and_processors_are_none() -> None:
+    part = Device("a100-mig-1", "a100-mig", "A100 MIG", "MIG-cd34")
+    processor = Device("cpu-1", "cpu", "a processor", "0123456789abcdef")
+    assert boards.resources((CARD, part, processor)) == {"board:GPU-ab12": 1.0, "board:MIG-cd34": 1.0}
+
+
 def test_an_unavailable_backend_is_a_reason_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Away:
         name = "away"

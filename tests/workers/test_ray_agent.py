@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,15 @@ def test_second_agent_of_a_board_is_refused(got: list[float]) -> None:
     with pytest.raises(FarmError, match="another agent"):
         ray_agent.RayAgent(Handle(FakeCoordinator()), HELLO)
     first.run()
+
+
+def test_an_agent_takes_its_board_and_never_a_gpu() -> None:
+    """With num_gpus at 0 Ray leaves CUDA_VISIBLE_DEVICES alone."""
+    hello = replace(HELLO, device=replace(HELLO.device, uuid="GPU-ab12"))
+    declared = ray_agent.agent_options(hello, {"board:GPU-ab12": 1.0, "memory": 1e9})
+    assert (declared["num_gpus"], declared["resources"]) == (0, {"board:GPU-ab12": 1.0})
+    assert "resources" not in ray_agent.agent_options(hello, {"board:GPU-other": 1.0})
+    assert "resources" not in ray_agent.agent_options(HELLO, {"": 1.0})
 
 
 @pytest.mark.parametrize(
