@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from db.bulk import set_rows, update_rows
 from db.session import Session
-from db.tables import LIVE, attempt, campaign, job, planned
+from db.tables import LIVE, attempt, campaign, evidence, job, planned
 from kernels.model import Verdict
 
 LIVE_STATES = ("leased", "started")
@@ -71,6 +71,23 @@ def requeue(s: Session, rows: Sequence[Any], now_us: int, avoid: bool = False) -
 
 def set_jobs(s: Session, ids: Sequence[int], **values: object) -> None:
     set_rows(s, job, "id", ids, **values)
+
+
+def reopen(s: Session, ids: Sequence[int], **values: object) -> None:
+    """Has decided jobs wait again, or for the attempt that is still at work on one.
+
+    The attempts that decided them have spoken, whatever became of them.
+    """
+    if not ids:
+        return
+    lines = sa.select(job.c.evidence_id).where(job.c.id.in_(ids))
+    spoke = sa.select(evidence.c.attempt_id).where(
+        evidence.c.evidence_id.in_(lines), evidence.c.attempt_id.is_not(None)
+    )
+    s.execute(sa.update(attempt).where(attempt.c.attempt_id.in_(spoke)).values(state="done"))
+    set_jobs(s, ids, state="waiting", verdict=None, evidence_id=None, done_us=None, **values)
+    held = sa.select(attempt.c.job_id).where(sa.text(LIVE), attempt.c.job_id.in_(ids))
+    s.execute(sa.update(job).where(job.c.id.in_(held)).values(state="leased"))
 
 
 def decide(s: Session, decisions: Sequence[tuple[int, Verdict, str]], now_us: int) -> None:

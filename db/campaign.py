@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from db.cases import case_id, inputs_key, store_cases
 from db.job import LARGEST_ID, PlannedCase, Target, add_targets
+from db.second import keep_first
 from db.session import Session, insert_new
 from db.tables import LIVE, attempt, campaign, job
 from db.tables import planned as planned_table
@@ -45,6 +46,7 @@ class CampaignRow:
     retry_of: int | None = None  # the campaign whose bad jobs these are
     pack: str = ""  # address of its kernels' catalog; empty for the farm's own
     bench: bool = False  # whether its jobs are timed
+    twice: float = 0.0  # share of its cases that two boards of a class run
 
     @property
     def done(self) -> int:
@@ -81,13 +83,16 @@ def create(
     retry_of: int | None = None,
     pack: str = "",
     bench: bool = False,
+    twice: float = 0.0,
 ) -> int:
     """Stores a selection, its cases and one waiting job per case and target; returns the campaign's id.
 
-    `pack` is the address of the stored catalog that the kernels are in; empty for the farm's own.
+    `pack` is the address of the stored catalog that the kernels are in; empty for the farm's own. `twice` is
+    the share of the cases that two boards of a class run, where it has two.
     """
     values = {"selection": selection, "rule": rule, "priority": priority, "created_us": now_us}
-    inserting = sa.insert(campaign).values(**values, retry_of=retry_of, pack=pack, bench=bench)
+    values |= {"retry_of": retry_of, "pack": pack, "bench": bench, "twice": twice}
+    inserting = sa.insert(campaign).values(**values)
     (campaign_id,) = s.execute(inserting).inserted_primary_key or (0,)
     store_cases(s, [item.case for item in planned])
     rows = [_planned_row(item, campaign_id, place) for place, item in enumerate(_neighbours(planned))]
@@ -163,9 +168,11 @@ def cancel(s: Session, campaign_id: int, now_us: int) -> int:
     unstarted = sa.update(attempt).where(attempt.c.job_id.in_(mine), attempt.c.state == "leased")
     s.execute(unstarted.values(state="returned", reason="its campaign was cancelled", ended_us=now_us))
     started = sa.select(attempt.c.job_id).where(sa.text(LIVE), attempt.c.state == "started")
-    left = sa.update(job).where(
+    of_nobody = (
         job.c.campaign_id == campaign_id, job.c.state.in_(OPEN_STATES), job.c.id.not_in(started)
-    )
+    )  # fmt: skip
+    keep_first(s, sa.and_(*of_nobody), now_us)
+    left = sa.update(job).where(*of_nobody)
     return s.execute(left.values(state="done", verdict=Verdict.SKIP.value, done_us=now_us)).rowcount
 
 
@@ -240,6 +247,7 @@ def _campaign_row(
         retry_of=row.retry_of,
         pack=row.pack,
         bench=row.bench,
+        twice=row.twice,
         waiting=states[row.id, "waiting"],
         leased=states[row.id, "leased"],
         verdicts=found,

@@ -20,6 +20,7 @@ from db.cases import case_of
 from db.epoch import demand_epoch
 from db.evidence import Entry, append
 from db.own_line import About, own_line
+from db.second import keep_first
 from db.session import Session
 from db.tables import attempt, cases, job
 from kernels.model import Verdict
@@ -66,7 +67,8 @@ def _miss(s: Session, rows: Sequence[Any], now_us: int, reason: str, charge: int
     by_attempt = {entry.attempt_id: entry.line.evidence_id for entry in entries}
     lost = [row for row in started if row.job_id in spent]
     decide(s, [(row.job_id, Verdict.LOST, by_attempt[row.attempt_id]) for row in lost], now_us)
-    return Losses(requeued, tuple(row.job_id for row in lost))
+    kept = keep_first(s, job.c.id.in_([row.job_id for row in lost]), now_us) if lost else set()
+    return Losses(requeued, tuple(row.job_id for row in lost if row.job_id not in kept))
 
 
 def _charge(s: Session, rows: Sequence[Any], amount: int) -> None:

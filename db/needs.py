@@ -24,6 +24,7 @@ class Needs:
     memory_bytes: int = 0  # of the board, for all buffers of the plan
     driver: str = ""  # least version: 525.60
     files: tuple[str, ...] = ()  # SHA-256 of those that inputs are read from, sorted
+    other_than: str = codec.later("")  # slug of the board that passed it: another is to
 
     @property
     def of_worker(self) -> Needs:

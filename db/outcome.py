@@ -19,12 +19,15 @@ from db.bulk import update_rows
 from db.capability import CellKey, fold_cells
 from db.epoch import demand_epoch
 from db.evidence import Entry, append, known
+from db.second import keep_first
 from db.session import Session
 from db.tables import CELL, attempt, evidence, job
 from kernels.model import Evidence, Verdict
 
 LATE = "late: the job has its verdict"
 same_work = attrgetter("case_id", "backend", "source_digest")
+UNTOLD = (Verdict.SKIP, Verdict.ERROR, Verdict.LOST)  # nothing was learned of what the kernel computes
+SPOKEN = "its attempt has ended with another line"
 CRASHES = 2  # alone, on two boards or twice on the only one, before it is the kernel's
 
 
@@ -42,7 +45,7 @@ class Outcome:
     @property
     def is_late(self) -> bool:
         """Whether another line was faster: this one is kept and folded nowhere."""
-        return self.note == LATE
+        return self.note in (LATE, SPOKEN)
 
 
 @dataclass
@@ -52,6 +55,7 @@ class Jobs:
     rows: dict[str, Any]  # attempt id to attempt and job
     seen: set[str]  # evidence ids that are stored
     done: set[int]
+    spoken: set[str]  # attempts of which a line was told: another decides nothing, should the job wait again
     crashed: defaultdict[int, set[str]]  # job id to the attempts that crashed
     late: set[str] = field(default_factory=set)  # evidence ids
     counted: set[int] = field(default_factory=set)  # jobs of which a crash was told
@@ -73,6 +77,11 @@ class Jobs:
         if row.job_id in self.done:
             self.late |= {line.evidence_id} if new else set()
             return LATE if new else "this line is here already"
+        if line.attempt_id in self.spoken:
+            self.late |= {line.evidence_id} if new else set()
+            return SPOKEN if new else "this line is here already"
+        if row.state in LIVE_STATES:
+            self.spoken.add(line.attempt_id)
         if line.verdict is not Verdict.CRASH:
             return ""
         self.crashed[row.job_id].add(line.attempt_id)
@@ -100,6 +109,7 @@ def complete_many(s: Session, epoch: int, lines: Sequence[Evidence], now_us: int
     jobs = Jobs(
         rows=rows,
         seen=set(there),
+        spoken={name for name, row in rows.items() if row.state == "done"},
         done={row.job_id for row in rows.values() if row.job_state == "done"},
         crashed=_crashed(
             s, {row.job_id for row in rows.values() if row.crashes or row.attempt_id in crashes}
@@ -112,6 +122,9 @@ def complete_many(s: Session, epoch: int, lines: Sequence[Evidence], now_us: int
     was_live = [row for row in ended.values() if row.state in LIVE_STATES]
     end_attempts(s, was_live, "done", "", now_us)
     decide(s, [(o.job_id, o.verdict, o.evidence_id) for o in outcomes if o.job_id and o.decided], now_us)
+    untold = [o.job_id for o in outcomes if o.decided and o.verdict in UNTOLD]
+    if untold:
+        keep_first(s, job.c.id.in_(untold), now_us)
     _count_crashes(s, {job_id: len(jobs.crashed[job_id]) for job_id in jobs.counted})
     requeue(s, [row for row in was_live if row.job_id not in jobs.done], now_us, avoid=True)
     _confirm(s, [o.job_id for o in outcomes if o.decided and o.job_id and jobs.crashed[o.job_id]], jobs.late)
@@ -151,6 +164,7 @@ def _crashed(s: Session, job_ids: set[int]) -> defaultdict[int, set[str]]:
             sa.select(attempt.c.job_id, attempt.c.attempt_id)
             .join(evidence, evidence.c.attempt_id == attempt.c.attempt_id)
             .where(attempt.c.job_id.in_(job_ids), evidence.c.verdict == Verdict.CRASH.value)
+            .where(~evidence.c.suspect)
         )
         for job_id, attempt_id in s.execute(query):
             found[job_id].add(attempt_id)

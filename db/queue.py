@@ -203,20 +203,22 @@ def _may_take(row: Any, worker: Worker, peers: Sequence[Worker]) -> bool:
     A file is left to the peers that hold it; where none does, the worker takes the job and says so.
     """
     needs = needs_of(row.needs)
-    if old_driver(needs, worker.offer):
+    if needs.other_than == worker.device or old_driver(needs, worker.offer):
         return False
-    return not absent_file(needs, worker.offer) or not any(_can_run(row, peer) for peer in peers)
+    return not absent_file(needs, worker.offer) or not any(can_run(row, peer) for peer in peers)
 
 
-def _can_run(row: Any, peer: Worker) -> bool:
+def can_run(row: Any, peer: Worker) -> bool:
+    """Whether a worker has all that a target asks for."""
     needs = needs_of(row.needs)
     fits = row.device_class == peer.device_class and row.backend in peer.backends
+    fits = fits and needs.other_than != peer.device
     return fits and not old_driver(needs, peer.offer) and not absent_file(needs, peer.offer)
 
 
 def _left_to_others(row: Any, worker: Worker, peers: Sequence[Worker]) -> bool:
     """Whether what was lost on this board is another's: one is at work that may run it."""
-    return any(peer.device != worker.device and _can_run(row, peer) for peer in peers)
+    return any(peer.device != worker.device and can_run(row, peer) for peer in peers)
 
 
 def _has_open(s: Session, row: Any) -> bool:

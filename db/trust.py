@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from db.agreement import doubt
-from db.attempt import set_jobs
+from db.attempt import reopen
 from db.capability import CellKey, fold_cells
 from db.session import Session, insert_new
-from db.tables import CELL, campaign, evidence, exam, job
+from db.tables import CELL, attempt, campaign, evidence, exam, job
 from kernels.errors import UsageError
+from kernels.model import Verdict
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,22 @@ def set_aside(s: Session, slug: str, reason: str, now_us: int) -> SetAside:
         )
     )
     again = tuple(s.execute(decided).scalars())
-    set_jobs(s, again, state="waiting", verdict=None, evidence_id=None, done_us=None, avoid=slug)
+    reopen(s, again, avoid=slug)
+    _forget_crashes(s, slug)
     return SetAside(len(lines), again)
+
+
+def _forget_crashes(s: Session, slug: str) -> None:
+    """A crash on a doubted board is none of the two that make one the kernel's."""
+    says_crash = evidence.c.verdict == Verdict.CRASH.value
+    crashed = sa.and_(says_crash, evidence.c.attempt_id == attempt.c.attempt_id)
+    doubted = sa.select(attempt.c.job_id).where(crashed, evidence.c.device == slug, evidence.c.suspect)
+    left = (
+        sa.select(sa.func.count(sa.distinct(attempt.c.attempt_id)))
+        .where(crashed, attempt.c.job_id == job.c.id, ~evidence.c.suspect)
+        .scalar_subquery()
+    )
+    s.execute(sa.update(job).where(job.c.id.in_(doubted), job.c.state != "done").values(crashes=left))
 
 
 def readmit(s: Session, slug: str, now_us: int) -> None:

@@ -31,6 +31,7 @@ from workers.machine import free_bytes
 
 BASE_DEADLINE_S = 30.0
 BENCH_S = 180.0  # for drawing and carrying copies, and for the marks
+TWICE = 0.05  # of a campaign's cases, one in twenty
 MACS_PER_S = 1e6  # what the slowest machine with a numpy twin and an oracle beside it still reaches
 
 
@@ -72,6 +73,7 @@ class Order:
     workloads: Workloads | None = None
     catalog: str = ""  # address of the user's catalog that its kernels are in; empty for the farm's own
     bench: bool = codec.later(False)  # whether what passes is timed
+    twice: float = codec.later(TWICE)  # share of the cases that two boards of a class run, where it has two
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def submit(
             now_us=now_us,
             pack=order.catalog,
             bench=order.bench,
+            twice=order.twice,
         )
         jobs = campaign.campaign_row(s, campaign_id).jobs
     return Submitted(campaign_id, jobs)

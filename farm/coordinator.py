@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
-from db import campaign, device, pack, queue, trust
+from db import campaign, device, pack, queue, second, trust
 from db.campaign import CampaignRow
 from db.cases import remember_inputs
 from db.epoch import demand_epoch, raise_epoch
@@ -91,6 +92,8 @@ class Coordinator:
         self._workers: dict[str, Hello] = {}
         self._joined: dict[str, int] = {}  # worker id -> the newest campaign that knows its device
         self._heard: dict[str, float] = {}  # when each worker called last
+        self._twice = 0.0  # largest share of any open campaign's cases that two boards run
+        self._looks = 1  # second looks that may be open; there may be some of the epoch before
         self.recorder = recorder or Recorder()
         self._writer = Writer(database, self.recorder.committed)
         self.epoch, held = self._writer.do(self._begin)
@@ -158,7 +161,7 @@ class Coordinator:
             self._writer.do(lambda s: self._examined(s, hello, result))
             self.recorder.examined(hello, result)
         if lines:
-            outcomes = self._writer.do(lambda s: self._complete(s, lines))
+            outcomes = self._writer.do(lambda s: self._complete(s, hello, lines))
             self.recorder.completed(hello, lines, outcomes)
             told = zip(lines, outcomes, strict=True)
             self._drop(line.attempt_id for line, outcome in told if outcome.job_id is not None)
@@ -268,7 +271,9 @@ class Coordinator:
         newest = max(seen, campaign.newest_open(s))
         if newest > seen:
             demand_epoch(s, self.epoch)
-            for row in campaign.open_campaigns(s):
+            rows = campaign.open_campaigns(s)
+            self._twice = max((row.twice for row in rows), default=0.0)
+            for row in rows:
                 if row.id > seen and row.takes_targets:
                     targets = targets_here(row.selection, hello.device, hello.backends)
                     add_targets(s, row.id, targets, self._now_us())
@@ -284,7 +289,11 @@ class Coordinator:
         """
         worker, joined = _worker(hello), self._add_jobs(s, hello, seen)
         leased = queue.lease(s, self.epoch, worker, limit, self._now_us(), peers)
-        return leased, bool(leased) or queue.owes(s, worker), joined
+        if not leased and self._looks:
+            self._looks = second.withdraw(s, partial(_any_can_run, peers=peers), self._now_us())
+            campaign.close_finished(s, self._now_us())
+        owed = bool(leased) or self._looks > 0 or queue.owes(s, worker)
+        return leased, owed, joined
 
     def _note(self, s: Session, started: list[str], returned: list[str]) -> None:
         queue.start(s, self.epoch, started, self._now_us())
@@ -295,14 +304,35 @@ class Coordinator:
         campaign.close_finished(s, self._now_us())
         return losses
 
-    def _complete(self, s: Session, lines: tuple[Evidence, ...]) -> tuple[Outcome, ...]:
+    def _complete(self, s: Session, hello: Hello, lines: tuple[Evidence, ...]) -> tuple[Outcome, ...]:
+        if hello.worker_id not in self._workers:  # while this waited its board was set aside
+            raise protocol.StaleEpoch(f"{hello.device.slug} is set aside; say hello again")
         outcomes = complete_many(s, self.epoch, lines, self._now_us())
         made = [line for line in lines if line.inputs_digest and line.verdict is not Verdict.ERROR]
         remember_inputs(s, {line.case.inputs_key: line.inputs_digest for line in made})
-        if self._examiner:
+        several = self._has_another(hello)
+        if several:
+            self._look_twice(s, lines, outcomes)
+        if self._examiner or several:
             self._settle(s, [line for line, outcome in zip(lines, outcomes, strict=True) if outcome.new])
         campaign.close_finished(s, self._now_us())
         return outcomes
+
+    def _look_twice(self, s: Session, lines: Iterable[Evidence], outcomes: Iterable[Outcome]) -> None:
+        """Has what passed on one board, and is of its campaign's share, run on another of the class."""
+        passed = [
+            outcome.job_id
+            for line, outcome in zip(lines, outcomes, strict=True)
+            if outcome.job_id and outcome.decided and outcome.verdict is Verdict.PASS
+            and second.is_chosen(line.case_id, self._twice)
+        ]  # fmt: skip
+        if passed:
+            self._looks += len(second.ask(s, passed))
+
+    def _has_another(self, hello: Hello) -> bool:
+        """Whether another board of a worker's class is at work."""
+        mine = hello.device
+        return any(one.device_class == mine.device_class and one.device != mine.slug for one in self._peers())
 
     def _is_aside(self, message: Hello) -> str:
         """Why a board gets no work; empty if it may."""
@@ -330,6 +360,10 @@ class Coordinator:
         """Asks a board's workers for another hello, which is refused; what they hold runs out."""
         for worker_id in [name for name, hello in self._workers.items() if hello.device.slug == slug]:
             del self._workers[worker_id]
+
+
+def _any_can_run(target: Any, peers: Iterable[queue.Worker]) -> bool:
+    return any(queue.can_run(target, peer) for peer in peers)
 
 
 def _worker(hello: Hello) -> queue.Worker:

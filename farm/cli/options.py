@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import click
 
 from kernels.model import Build, Rule
 
+SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)%")
 DEFAULT_URL = "sqlite:///.farm/farm.db"
 
 # Argument `url`: where the rows are; db.session opens it.
@@ -31,6 +35,19 @@ rule = click.option(
     show_default=True,
     help="What decides the output and the exit code; cells fold the bound alone.",
 )
+
+
+class Share(click.ParamType[float]):
+    """A part of a whole, at most all of it: 5%, 0.5%, 0."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = SHARE.fullmatch(str(value))
+        if found is None or float(found[1]) > 100:
+            self.fail(f"{value!r} is no share; write 5%, 100% at the most, or 0%", param, ctx)
+        return float(found[1]) / 100
+
 
 # Argument `min_trust`: a level of db.agreement.LEVELS; empty for all.
 min_trust = click.option(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from farm import user_catalog, workload_file
-from farm.campaign import GgufFile, Only, Order, Workloads, not_run
+from farm.campaign import TWICE, GgufFile, Only, Order, Workloads, not_run
 from farm.cli import options
 from farm.drive import Way, submit_and_finish, submit_and_leave
 from farm.gguf_cases import DEFAULT_ROWS
@@ -71,6 +71,14 @@ WHAT = (
     "--rows",
     type=click.IntRange(0),
     help=f"With --gguf: sample larger matrices; {DEFAULT_ROWS} unless named, 0 takes all.",
+)
+@click.option(
+    "--twice",
+    type=options.Share(),
+    default=f"{TWICE:.0%}",
+    show_default=True,
+    metavar="SHARE",
+    help="Of the cases that passed: run on a second board of the class, where it has one.",
 )
 @click.option("--only", type=click.Choice([only.value for only in Only]), help="Cells in that state alone.")
 @click.option("--bench", is_flag=True, help="Time what passes: docs/BENCHMARKS.md.")
@@ -140,8 +148,9 @@ def order(gguf: GgufFile | None, **words: Any) -> Order:
     )
     only = Only(words["only"]) if words["only"] else None
     return Order(
-        selection, wanted_backends(words["backends"]), words["device"], Rule(words["rule"]), only, gguf
-    )
+        selection, wanted_backends(words["backends"]), words["device"], Rule(words["rule"]), only, gguf,
+        twice=words["twice"],
+    )  # fmt: skip
 
 
 def with_uses(wanted: Order, path: Path) -> Order:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from db import campaign, check, device, loss, outcome, queue, tables
+from db import campaign, check, device, loss, outcome, queue, second, tables, trust
 from db.epoch import StaleEpoch, raise_epoch
 from db.evidence import import_lines
 from db.job import add_jobs, jobs_of
@@ -60,14 +60,14 @@ class Machine(RuleBasedStateMachine):
 
     # What operators do.
 
-    @rule(size=st.integers(1, CASES), priority=st.integers(0, 1))
-    def submit(self, size: int, priority: int) -> None:
+    @rule(size=st.integers(1, CASES), priority=st.integers(0, 1), twice=st.sampled_from([0.0, 0.5, 1.0]))
+    def submit(self, size: int, priority: int, twice: float) -> None:
         cases = planned([case(rows) for rows in range(1, size + 1)])
-        words: dict[str, Any] = {"selection": "{}", "rule": Rule.BOUND, "priority": priority}
+        words: dict[str, Any] = {"selection": "{}", "rule": Rule.BOUND, "priority": priority, "twice": twice}
         made = self.do(
             lambda s: campaign.create(s, planned=cases, targets=[HOST], now_us=self.now_us, **words)
         )
-        self.stored(made, priority)
+        self.stored(made, priority, twice)
 
     @precondition(lambda self: self.model.campaigns)
     @rule(random=any_of)
@@ -85,10 +85,10 @@ class Machine(RuleBasedStateMachine):
 
             self.stored(self.do(create), 0)
 
-    def stored(self, campaign_id: int, priority: int) -> None:
-        self.model.campaigns[campaign_id] = Campaign(priority)
+    def stored(self, campaign_id: int, priority: int, twice: float = 0.0) -> None:
+        self.model.campaigns[campaign_id] = Campaign(priority, twice=twice)
         for job in self.do(lambda s: jobs_of(s, campaign_id)):
-            self.model.jobs[job.id] = Job(campaign_id)
+            self.model.jobs[job.id] = Job(campaign_id, case_id=job.case_id)
 
     @precondition(lambda self: self.open_campaigns())
     @rule(random=any_of)
@@ -109,13 +109,32 @@ class Machine(RuleBasedStateMachine):
     @rule(random=any_of)
     def cancel(self, random: Any) -> None:
         chosen = random.choice(self.open_campaigns())
-        before = self.model.owed(chosen)
         cancelled = self.do(lambda s: campaign.cancel(s, chosen, self.now_us))
-        self.model.cancel(chosen)
-        assert cancelled == before - self.model.owed(chosen)
+        assert cancelled == self.model.cancel(chosen)
 
     def open_campaigns(self) -> list[int]:
         return [n for n, c in self.model.campaigns.items() if not (c.closed or c.cancelled)]
+
+    @rule(at_work=st.sets(st.sampled_from(sorted(BOARDS))))
+    def withdraw(self, at_work: set[str]) -> None:
+        workers = [WORKERS[name] for name in at_work]
+        can_look = lambda row: any(queue.can_run(row, worker) for worker in workers)  # noqa: E731
+        self.do(lambda s: second.withdraw(s, can_look, self.now_us))
+        self.model.withdraw(at_work)
+
+    @rule(board=st.sampled_from(sorted(BOARDS)))
+    def set_aside(self, board: str) -> None:
+        done = self.do(lambda s: trust.set_aside(s, board, "why", self.now_us))
+        decided = {n for n, job in self.model.jobs.items() if job.state == "done"}
+        self.model.set_aside(board)
+        assert {*done.requeued} == {n for n in decided if self.model.jobs[n].state != "done"}
+
+    @precondition(lambda self: self.model.aside)
+    @rule(random=any_of)
+    def readmit(self, random: Any) -> None:
+        board = random.choice(sorted(self.model.aside))
+        self.do(lambda s: trust.readmit(s, board, self.now_us))
+        self.model.readmit(board, self.now_us)
 
     # What workers do.
 
@@ -127,6 +146,9 @@ class Machine(RuleBasedStateMachine):
         starts=st.booleans(),
     )
     def lease(self, board: str, limit: int, both: bool, starts: bool) -> None:
+        if board in self.model.aside:
+            return  # the coordinator refuses it
+        both = both and not self.model.aside
         peers: tuple[Worker, ...] = tuple(WORKERS.values()) if both else (WORKERS[board],)
         expected = self.model.takeable(board, others=both)[:limit]
         work = lambda s: queue.lease(s, self.epoch, WORKERS[board], limit, self.now_us, peers)  # noqa: E731
@@ -166,7 +188,7 @@ class Machine(RuleBasedStateMachine):
 
     def lose(self, chosen: list[str]) -> None:
         self.do(lambda s: loss.lose(s, self.epoch, chosen, self.now_us, "gone"))
-        self.model.lose(chosen)
+        self.model.lose(chosen, self.now_us)
 
     @precondition(lambda self: self.leases)
     @rule(random=any_of, data=st.lists(st.sampled_from(VERDICTS), min_size=1, max_size=4))
@@ -180,6 +202,7 @@ class Machine(RuleBasedStateMachine):
         """A bundle brings a line before its worker can send it."""
         made = self.line(random.choice(list(self.leases)), Verdict.PASS)
         self.do(lambda s: import_lines(s, [made], self.now_us))
+        self.model.imported(made.attempt_id, made.evidence_id, made.finished_us, self.now_us)
         self.arrivals += 1
         self.send([made])
 
@@ -192,11 +215,18 @@ class Machine(RuleBasedStateMachine):
         self.arrivals += len(repeated)
 
     def send(self, lines: list[Evidence]) -> None:
+        # The coordinator takes nothing from a board that is set aside.
+        lines = [made for made in lines if made.device.slug not in self.model.aside]
         self.do(lambda s: outcome.complete_many(s, self.epoch, lines, self.now_us))
         self.arrivals += len(lines)
         self.sent += lines
         for made in lines:
-            self.model.complete(made.attempt_id, made.verdict, made.evidence_id)
+            about = (made.attempt_id, made.verdict, made.evidence_id, made.finished_us)
+            self.model.complete(*about, self.now_us)
+        # What passed on one board is asked of another, where it is of its campaign's share.
+        told = [self.model.attempts[made.attempt_id].job for made in lines]
+        self.do(lambda s: second.ask(s, told))
+        self.model.ask(told, second.is_chosen)
 
     def line(self, attempt_id: str, verdict: Verdict) -> Evidence:
         self.now_us += 1
@@ -222,7 +252,7 @@ class Machine(RuleBasedStateMachine):
             pass
         if reclaims:
             self.do(lambda s: loss.reclaim_all(s, self.epoch, self.now_us))
-            self.model.lose(self.leases, charged=False)
+            self.model.lose(self.leases, self.now_us, charged=False)
 
     @rule()
     def close(self) -> None:
@@ -238,8 +268,7 @@ class Machine(RuleBasedStateMachine):
             found = [tuple(row) for row in s.execute(sa.select(*columns).order_by(job.c.id))]
             states = {row[0]: row[1] for row in s.execute(sa.select(attempt.c.attempt_id, attempt.c.state))}
         wanted = [
-            (n, job.state, job.verdict, job.losses, len(job.crashed))
-            for n, job in sorted(self.model.jobs.items())
+            (n, job.state, job.verdict, job.losses, job.crashes) for n, job in sorted(self.model.jobs.items())
         ]
         differing = [pair for pair in zip(found, wanted, strict=True) if pair[0] != pair[1]]
         assert not differing, f"found and wanted: {differing}"
@@ -273,6 +302,9 @@ class Machine(RuleBasedStateMachine):
         if not self.epoch:
             return
         self.unpause_all()
+        for board in sorted(self.model.aside):
+            self.do(lambda s, slug=board: trust.readmit(s, slug, self.now_us))
+            self.model.readmit(board, self.now_us)
         while any(self.model.owed(n) for n in self.model.campaigns):
             self.finish_what_is_held()
         self.close()

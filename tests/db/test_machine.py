@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy.exc import IntegrityError
 
-from db import attempt, loss, outcome, queue
+from db import attempt, loss, outcome, queue, second
 from db.session import Database, open_database
 from tests.db.machine import Machine
 
@@ -83,7 +84,13 @@ def cancelled_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcome, "requeue", requeue)
 
 
+def looks_again_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The board that passed first may run the second look, too."""
+    monkeypatch.setattr(second, "replace", lambda needs, other_than: replace(needs, other_than="nobody"))
+
+
 FAULTS = [
+    looks_again_itself,
     leased_twice,
     decided_twice,
     blamed_unstarted,

@@ -10,7 +10,9 @@ import sqlalchemy as sa
 from db import device, trust
 from db.campaign import close_finished
 from db.capability import cell, rebuilt, stored
+from db.check import broken_rules
 from db.evidence import Entry, append, key_of
+from db.queue import Worker
 from db.session import Database, Session
 from kernels.errors import UsageError
 from kernels.model import Evidence, Verdict
@@ -88,3 +90,43 @@ def test_readmitting(database: Database, farm: Farm) -> None:
         assert (one.aside_us, one.examined_us) == (None, 9)
         with pytest.raises(UsageError, match="board 'cpu-0' isn't set aside; those that are: none"):
             trust.readmit(s, BOARD.slug, 10)
+
+
+def two_boards(farm: Farm) -> Worker:
+    """A second board of the class is at work."""
+    with farm.database.writing() as s:
+        device.see(s, OTHER, 1)
+    return replace(WORKER, worker_id="worker-1", device=OTHER.slug)
+
+
+def test_a_job_that_is_doubted_while_another_board_is_at_work_on_it_waits_for_that_one(
+    database: Database, farm: Farm
+) -> None:
+    """A late line of the first board decides while the second runs; then the first is set aside."""
+    other = two_boards(farm)
+    farm.submit([case(1)])
+    (first,) = farm.lease(1)
+    farm.start([first])
+    farm.lose([first])
+    (held,) = farm.lease(1, other)
+    line = answer(first)
+    farm.complete(line)
+    with database.writing() as s:
+        assert trust.set_aside(s, BOARD.slug, "why", 400).requeued == (first.job_id,)
+        assert broken_rules(s) == []
+    assert farm.job(first.job_id).state == "leased"
+    assert [outcome.decided for outcome in farm.complete(line)] == [False]  # sent again, it is no other line
+    farm.complete(answer(held, Verdict.FAIL, device=OTHER))
+    assert farm.job(first.job_id).verdict is Verdict.FAIL
+
+
+def test_a_crash_on_a_doubted_board_is_no_kernels(database: Database, farm: Farm) -> None:
+    other = two_boards(farm)
+    farm.submit([case(1)])
+    farm.complete(answer(*farm.lease(1), Verdict.CRASH))
+    with database.writing() as s:
+        trust.set_aside(s, BOARD.slug, "why", 400)
+    (again,) = farm.lease(1, other)
+    farm.complete(answer(again, Verdict.CRASH, device=OTHER))
+    job = farm.job(again.job_id)
+    assert (job.state, job.verdict, job.crashes) == ("waiting", None, 1)

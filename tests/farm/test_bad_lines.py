@@ -35,6 +35,8 @@ BAD = [
     (("submit", "--op", "matvec", "--backend", "opencl"), 2, "opencl"),
     (("submit", "--op", "matvec", "--rule", "loose"), 2, "loose"),
     (("submit", "--op", "matvec", "--only", "old"), 2, "old"),
+    (("submit", "--op", "matvec", "--twice", "101%"), 2, "'101%' is no share; write 5%"),
+    (("submit", "--op", "matvec", "--twice", "often"), 2, "'often' is no share; write 5%"),
     (("submit", "--op", "matvec", "--device", "H100*", "--backend", "twin"), 1, "H100*"),
     (("submit", "--op", "matvec", "--batch", "3"), 2, "--gguf"),
     (("submit", "--op", "matvec", "--db", "mysql://x/y"), 2, "mysql"),
