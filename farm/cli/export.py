@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,12 +14,13 @@ import click
 from db.session import open_existing
 from farm import exports
 from farm.cli import options
+from farm.exports import FolderExport
 from farm.footing import left_out
 from farm.narrow import Words, narrow
 from farm.reader import read_matrix
 from farm.terminal import survive_any_encoding
 from farm.trusted import trusted
-from kernels.errors import FarmError
+from kernels.errors import FarmError, UsageError
 from kernels.model import Build
 
 
@@ -31,7 +34,9 @@ from kernels.model import Build
     help=", ".join(exports.names()),
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path), help="File to write, whole or not at all; else stdout."
+    "--output",
+    type=click.Path(path_type=Path),
+    help="File to write, whole or not at all; else stdout. A folder for flashinfer-trace.",
 )
 @click.option("--device", "glob", metavar="GLOB", help="Only what matches in class, board name or UUID.")
 @click.option("--build", type=click.Choice([build.value for build in Build]), help="Only this build.")
@@ -56,7 +61,9 @@ def export(
     filter words of the web's matrix; a row stays whole where one of its cells fits, and so does a column.
     What --min-trust leaves out has no verdict, a mark of its own, and is counted under the table.
     """
-    chosen = exports.export(format_name)
+    chosen = exports.found(format_name)
+    if isinstance(chosen, FolderExport) and output is None:
+        raise UsageError(f"{format_name} is a folder of files; name one that isn't there yet with --output")
     database = open_existing(url)
     with database.reading() as s:
         matrix = read_matrix(s, time.time_ns() // 1000)
@@ -67,12 +74,35 @@ def export(
     matrix = trusted(matrix, min_trust) if min_trust else matrix
     if note := left_out(matrix):
         click.echo(f"farm: {note}", err=True)
+    if isinstance(chosen, FolderExport):
+        with database.reading() as s:
+            made = chosen.render(s, matrix)
+        write_folder(output or Path(), made.files)
+        click.echo(f"farm: {output}: {made.line}", err=True)
+        return
     text = chosen.render(matrix)
     if output is None:
         survive_any_encoding()
         click.echo(text, nl=False)
     else:
         write_whole(output, text)
+
+
+def write_folder(path: Path, texts: Mapping[str, str]) -> None:
+    """Makes a folder in one step; FarmError where there is something already."""
+    fresh = path.absolute().with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise FarmError(f"{path} is there and isn't empty; name another --output")
+        for name, text in texts.items():
+            (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+            (fresh / name).write_text(text, encoding="utf8", newline="\n")
+        fresh.mkdir(exist_ok=True)
+        fresh.replace(path)
+    except OSError as error:
+        raise FarmError(f"can't write {path}: {error.strerror or error}; name another --output") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def write_whole(path: Path, text: str, remedy: str = "name another --output") -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any
 
 from db.sabotage import Score
+from db.session import Session
 from farm.marks import timestamp
 from farm.matrix import Cell, Matrix
 from kernels import codec
-from kernels.errors import UnknownName
+from kernels.errors import UnknownName, UsageError
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,40 @@ class Export:
     render: Callable[[Matrix], str]
 
 
+@dataclass(frozen=True)
+class Folder:
+    """Files to be written, and a line about them."""
+
+    files: Mapping[str, str]  # path in the folder to text
+    line: str
+
+
+@dataclass(frozen=True)
+class FolderExport:
+    """A format that is a folder, and that needs lines, too."""
+
+    name: str
+    render: Callable[[Session, Matrix], Folder]
+
+
 def names() -> list[str]:
     """Every format's name: its file's, with hyphens."""
     return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
 
 
-def export(name: str) -> Export:
+def found(name: str) -> Export | FolderExport:
     if name not in names():
         raise UnknownName("format", name, names())
-    found: Export = import_module(f"{__name__}.{name.replace('-', '_')}").EXPORT
-    return found
+    chosen: Export | FolderExport = import_module(f"{__name__}.{name.replace('-', '_')}").EXPORT
+    return chosen
+
+
+def export(name: str) -> Export:
+    """A format that is one text."""
+    chosen = found(name)
+    if isinstance(chosen, FolderExport):
+        raise UsageError(f"{name} is a folder of files, not one; farm export writes it")
+    return chosen
 
 
 def record(cell: Cell) -> dict[str, Any]:

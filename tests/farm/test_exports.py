@@ -49,7 +49,7 @@ def row_of(markdown: str, start: str) -> list[str]:
 
 def test_the_formats_are_the_files_of_the_folder() -> None:
     assert {"csv", "html", "json", "md", "ops-csv", "svg"} <= set(exports.names())
-    assert [exports.export(name).name for name in exports.names()] == exports.names()
+    assert [exports.found(name).name for name in exports.names()] == exports.names()
 
 
 def test_an_unknown_format_names_those_there_are() -> None:
