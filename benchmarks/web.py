@@ -167,7 +167,7 @@ def watched(url: str) -> float:
     finally:
         database.close()
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=30)
+        process.wait(timeout=120)
 
 
 def drain(terminal: int, drawn: threading.Event) -> None:

@@ -1,7 +1,7 @@
 """Reads a data set with FlashInfer-Bench's own models: python flashinfer_check.py FOLDER
 
-Its TraceSet, which reads a folder, wants torch. The models of what is in one don't, so they are loaded alone, and
-what TraceSet demands of names is asked here.
+Its TraceSet, which reads a folder, wants torch. The models of what is in one don't, so they are loaded
+alone, and what TraceSet demands of names is asked here.
 """
 
 from __future__ import annotations

@@ -67,7 +67,10 @@ def test_output_goes_to_the_file_alone(url: str, tmp_path: Path) -> None:
 def test_an_unknown_format_is_a_usage_error_that_names_those_there_are(url: str) -> None:
     result = export(url, "--format", "xml")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "no format named 'xml'; there are csv, html, json, md, ops-csv, svg" in result.stderr
+    assert (
+        "no format named 'xml'; there are csv, flashinfer-trace, html, json, md, ops-csv, svg"
+        in result.stderr
+    )
 
 
 def test_no_database_is_one_line_and_makes_none(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def test_json_has_the_keys_of_the_schema_in_their_order() -> None:
     document = json.loads(render("json", matrix_of([capability()])))
     assert list(document) == [
         "schema", "generated_at", "catalog_digest", "cells", "sabotage", "min_trust", "left_out",
+        "benchmarks",
     ]  # fmt: skip
     assert (document["schema"], document["catalog_digest"]) == (1, "c0ffee")
     assert document["generated_at"] == "2023-11-14T22:13:20Z"
