@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from farm.cli import options
+from farm.log import logger
+from workers.log import writing_to
 
 
 @click.command("join", short_help=__doc__)
@@ -35,7 +38,8 @@ def join(token: str, **words: Any) -> None:
     # Imported late: the command line must not wait for it.
     from farm.cluster.join import Member, Words
 
-    Member(Words(token=Path(token), **words), lambda line: click.echo(f"farm: {line}", err=True)).run()
+    with writing_to("node", people=sys.stderr):
+        Member(Words(token=Path(token), **words), logger("node").info).run()
 
 
 COMMAND = join

@@ -36,7 +36,7 @@ class Words:
 class Member:
     """Joins, and joins again when the head was lost, until stopped."""
 
-    def __init__(self, words: Words, say: Callable[[str], None]) -> None:
+    def __init__(self, words: Words, say: Callable[[str], object]) -> None:
         self._words = words
         self._say = say
         self._stopping = threading.Event()

@@ -14,6 +14,7 @@ from db.epoch import StaleEpoch as Superseded
 from db.session import Database
 from db.token import Refused
 from farm.gateway.guard import Guarded, Ledger, OutOfScope, TooOften
+from farm.gateway.refusals import Refusals
 from kernels.errors import FarmError
 from workers import json_calls
 from workers.protocol import Coordinator
@@ -46,6 +47,8 @@ def application(
     """POST /v1/{call} for the four calls and GET /health; `superseded` hears of another head."""
     app = FastAPI(title="kernel farm gateway", docs_url=None, redoc_url=None, openapi_url=None)
 
+    refusals = Refusals(ledger.clock)
+
     def answer(call: str, bearer: str, text: str) -> str:
         with database.reading() as s:
             row = token.find(s, bearer, now_us())
@@ -69,11 +72,14 @@ def application(
                 await run_in_threadpool(answer, call, bearer, text), media_type="application/json"
             )
         except TooLarge as error:
+            refusals.note(call, 413, str(error))
             return _plain(413, error)
         except FarmError as error:
             if isinstance(error, Superseded):
                 superseded(str(error))
-            return _plain(next(code for kind, code in STATUS if isinstance(error, kind)), error)
+            status = next(code for kind, code in STATUS if isinstance(error, kind))
+            refusals.note(call, status, str(error))
+            return _plain(status, error)
 
     return app
 

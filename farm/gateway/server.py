@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 import uvicorn
 
 from db.complaint import DatabaseTrouble
-from db.session import Database
+from db.session import Database, passwords_in
 from farm.coordinator import TTL_S, Coordinator
 from farm.exam import Examiner
 from farm.gateway.app import application
@@ -25,6 +26,7 @@ from farm.stored_metrics import Stored
 from farm.web.security import LOOPBACK, Door, web_token
 from kernels import catalog
 from kernels.errors import FarmError, UsageError
+from workers.log import writing_to
 from workers.state import state_folder
 
 REAP_S = TTL_S / 2
@@ -99,6 +101,7 @@ def serve(database: Database, place: Place, ready: Callable[[str, int], None]) -
     """Answers until interrupted; `ready` gets address and epoch. FarmError when another head begins."""
     place.refuse_plain()
     with (
+        writing_to("gateway", people=sys.stderr, secrets=passwords_in(database.engine.url)),
         listening(place) as sock,
         contextlib.closing(Coordinator(database, catalog.digest(), examiner=Examiner())) as coordinator,
     ):

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,8 @@ from farm.coordinator import Coordinator
 from farm.gateway import app as gateway_app
 from kernels import catalog, codec
 from kernels.model import Device, Verdict
+from tests.farm.conftest import Clock
+from workers.log import writing_to
 from workers.protocol import Ask, Complete, Hello, Renew, StaleEpoch
 
 
@@ -233,3 +236,26 @@ def test_workers_wait_while_the_database_is_in_trouble(
     assert said.headers["retry-after"] == "1"
     assert len(caller.lease(Ask("w", epoch, 1)).leases) == 1
     assert door.superseded == []
+
+
+def test_refusals_are_logged_once_a_second_and_without_their_tokens(
+    door, agent, clock: Clock, tmp_path: Path
+) -> None:
+    stranger = f"{token.PREFIX}{'s' * 43}"
+    scoped = door.token("elsewhere", devices="rtx-*")
+    with writing_to("tried", folder=tmp_path) as path:
+        clock.now += 1
+        for _ in range(5):
+            assert door.post("lease", "{}", stranger)[0] == 401
+        clock.now += 1
+        assert door.post("hello", hello_text(agent.device), scoped)[0] == 403
+        assert door.post("x" * 99, "{}", "short-secret")[0] == 401
+        clock.now += 1
+        assert door.post("x" * 99, "{}", "short-secret")[0] == 401
+    text = path.read_text(encoding="utf8")
+    told = [json.loads(line) for line in text.splitlines()]
+    assert [(line["status"], line["times"]) for line in told] == [(401, 1), (403, 5), (401, 2)]
+    assert [line["call"] for line in told] == ["lease", "hello", "x" * 40]
+    assert "isn't covered by this token" in told[1]["reason"]
+    for secret in (stranger, scoped, "short-secret"):
+        assert secret not in text
