@@ -96,10 +96,10 @@ def test_a_verdict_that_got_worse_is_found(docs: Docs, tmp_path: Path) -> None:
     assert "the evidence says 'FAIL, 1 cases" in result.stdout
 
 
-def test_this_projects_page_claims_what_its_evidence_says(docs: Docs) -> None:
-    result = docs("check", "--evidence", str(EVIDENCE), str(PAGE))
+def test_this_projects_pages_claim_what_their_evidence_says(docs: Docs) -> None:
+    result = docs("check", "--evidence", str(EVIDENCE), str(PAGE), str(ROOT / "README.md"))
     assert (result.exit_code, result.stdout) == (0, ""), result.stdout
-    assert result.stderr == "3 regions in 1 files, 0 claims without evidence\n"
+    assert result.stderr == "4 regions in 2 files, 0 claims without evidence\n"
 
 
 def test_this_projects_page_with_one_word_changed_is_found(docs: Docs, tmp_path: Path) -> None:
