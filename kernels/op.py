@@ -216,6 +216,10 @@ class SelfContained(LaunchKernel):
     def text(self, kind: str, unit: str = "") -> str:
         """The translation unit of one of its files; without `unit` all of them."""
 
+    def built(self, unit: str) -> bytes:
+        """One of its files that is compiled already: a cubin; empty for a text."""
+        return b""
+
     @abstractmethod
     def entries(self, kind: str) -> Mapping[str, tuple[str, ...]]:
         """The files with a text that a case of this kind launches, each with its entries' symbols."""

@@ -17,7 +17,7 @@ from kernels.declared.cubin import arch
 from kernels.declared.declaration import DTYPES, Argument, ComputesOn, Declaration, EntryPoint, Range, StepOf
 from kernels.declared.limits import demand_launch
 from kernels.declared.mistake import Misdeclared
-from kernels.declared.pack import Pack
+from kernels.declared.pack import CUBIN, Pack
 from kernels.declared.scope import CONSTANTS
 from kernels.declared.units import Unit
 from kernels.errors import FarmError
@@ -285,11 +285,14 @@ class DeclaredKernel(SelfContained):
         """The cubins that a case of this kind launches."""
         return tuple(file for file in self.files(kind) if file not in self.entries(kind))
 
+    def built(self, unit: str) -> bytes:
+        return self.pack.by_path[unit] if unit.endswith(CUBIN) else b""
+
     def text(self, kind: str, unit: str = "") -> str:
         return "\n".join(self._text(kind, file) for file in ([unit] if unit else self.files(kind)))
 
     def _text(self, kind: str, file: str) -> str:
-        if file.endswith(".cubin"):
+        if file.endswith(CUBIN):
             content = self.pack.by_path[file]
             return f"// {file}: a cubin for {arch(content)}, SHA-256 {hashlib.sha256(content).hexdigest()}\n"
         return self.unit(kind, file).text

@@ -62,14 +62,16 @@ class Board:
 
     def flags(self, plan: Plan) -> tuple[str, ...]:
         """Empty where a plan has no text."""
-        if all(launch.library for launch in plan.launches):
+        if not any(map(has_text, plan.launches)):
             return ()
         return building.flags(plan.build, self.target.arch, plan.options)
 
     def compiler(self, plan: Plan) -> str:
-        """`NVRTC 12.9, cubin sm_86`, or the library where a plan calls nothing else."""
+        """`NVRTC 12.9, cubin sm_86`, or whose code it is where a plan has no text."""
         if all(launch.library for launch in plan.launches):
             return self.driver.blas()
+        if not any(map(has_text, plan.launches)):
+            return "the catalog's own cubin"
         how = f"PTX {self.target.arch}, JIT" if self.target.is_ptx else f"cubin {self.target.arch}"
         return f"{self.nvrtc.label}, {how}"
 
@@ -104,6 +106,10 @@ class Board:
         """What is in a buffer now, (nbytes,) uint8, and a line per broken guard band."""
         whole = self.driver.download(span.base, span.whole)
         return whole[span.front : span.front + span.nbytes], memory.broken(name, whole, span)
+
+
+def has_text(launch: Launch) -> bool:
+    return not launch.library and not code.built(launch)
 
 
 def image_of(buffer: Buffer, images: Mapping[str, np.ndarray], turn: int) -> np.ndarray:

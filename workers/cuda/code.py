@@ -11,14 +11,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from kernels import registry
 from kernels.built import BuildRecord
 from kernels.model import Launch
 from workers.backends import nvrtc as building
 from workers.cuda.arch import Target
 from workers.cuda.driver import Driver
 from workers.nvrtc import cubin
-from workers.nvrtc.library import Nvrtc
+from workers.nvrtc.library import Compiled, Nvrtc
 from workers.nvrtc.sass import Reading
+from workers.nvrtc.store import Store
+from workers.state import compile_cache
 
 LOADED_AT_MOST = 512  # modules; then all are let go, and those that are needed come back from their files
 UNREAD = "not disassembled on the machine that ran it"
@@ -52,7 +55,12 @@ def compiled(
     flags: tuple[str, ...],
     compile_text: building.CompileText,
 ) -> Code:
-    """The code of a launch's text; compiling happens once per content, on disk. Raises Rejected."""
+    """The code of a launch's text; compiling happens once per content, on disk. Raises Rejected.
+
+    A catalog's cubin is taken as it is.
+    """
+    if content := built(launch):
+        return _as_it_is(content, launch.entry)
     path, made = building.compiled(launch, found, flags, compile_text)
     record = None if target.is_ptx else building.record(launch, target.arch, made, Reading(None), UNREAD)
     return Code(
@@ -62,6 +70,19 @@ def compiled(
         has_state(made.cubin),
         record,
     )
+
+
+def built(launch: Launch) -> bytes:
+    """The cubin that a launch names in place of a text; empty for a text."""
+    own = registry.self_contained(launch.kernel)
+    return own.built(launch.unit) if own and launch.unit else b""
+
+
+def _as_it_is(content: bytes, symbol: str) -> Code:
+    digest = hashlib.sha256(content).hexdigest()
+    store = Store(compile_cache() / "nvrtc")
+    store.compiled(digest, lambda: Compiled(content, ""))
+    return Code(store.code(digest), symbol, digest, has_state(content), None)
 
 
 @dataclass

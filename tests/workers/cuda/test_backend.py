@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from dataclasses import replace
@@ -9,10 +10,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kernels import inputs, registry
-from kernels.model import Build, Case, Plan, Role, Verdict
+from kernels import catalog, inputs, registry
+from kernels.declared import catalog as declared
+from kernels.declared.pack import Pack
+from kernels.model import Build, Case, Plan, Role, Seeded, Verdict
 from tests.workers.cases import matvec_case, request_for
-from tests.workers.fakes.cuda_driver import DEVICE, UUID, FakeDriver, fake_cuda
+from tests.workers.catalogs import edited
+from tests.workers.fakes.cuda_driver import DEVICE, UUID, FakeDriver, compile_text, fake_cuda
 from workers import effort
 from workers.backend import BoardFault, CannotRun, KernelFault, Rejected, Run, Toolchain, Unavailable
 from workers.backends import nvrtc
@@ -23,6 +27,7 @@ from workers.cuda import memory
 from workers.effort import Effort
 from workers.files import FileStore
 from workers.image_cache import ImageCache
+from workers.nvrtc.library import Compiled
 from workers.runner import run_case
 from workers.timed import Rounds, Timed
 
@@ -301,6 +306,29 @@ def test_the_chosen_pass_alone_writes_to_its_output() -> None:
     timing = backend.time(plan, [images], DEVICE, Rounds(3, 4, 2, chosen=7), 0)
     out = next(b for b in plan.buffers if b.role is Role.OUT)
     assert np.isnan(out.view(timing.run.images["out"])).all()
+
+
+def test_a_catalogs_cubin_runs_as_it_is() -> None:
+    text = edited("walk")
+    (kernel,) = text.kernels.values()
+    made = bytearray(compile_text(kernel.text("Q8_0"), "rows.cu", ("--gpu-architecture=sm_86",)).cubin)
+    made[48:52] = (86).to_bytes(4, "little")  # e_flags, where a cubin says what it is for
+    files = dict(text.pack.files)
+    files["rows.toml"] = files["rows.toml"].replace(b"rows.cu::", b"rows.cubin::")
+    mine = declared.load(Pack.of({**files, "rows.cubin": bytes(made)}))
+    (kernel,) = mine.kernels.values()
+    workload = registry.op(kernel.op).quick((registry.kind("Q8_0"),))[0]
+    seeded = Seeded("ordinary", 1, inputs.FIXTURE_VERSION)
+    backend = replace(fake_cuda(), compile_text=no_compiler)
+    with registry.searching(mine.kernels):
+        case = catalog.case_of(kernel, ("Q8_0",), workload, seeded, Build.DEFAULT)
+        found = run_case(request_for(case, "cuda", device=DEVICE), backend, ImageCache(FileStore()))
+    assert (found.verdict, found.compiler) == (Verdict.PASS, "the catalog's own cubin"), found.reason
+    assert found.launches[0].symbol_digest == hashlib.sha256(made).hexdigest()
+
+
+def no_compiler(*args: object) -> Compiled:
+    raise AssertionError("compiled")
 
 
 def test_a_benchmark_is_made_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
