@@ -55,7 +55,14 @@ class Member:
             while not self._stopping.is_set():
                 self._await_head()
                 if not self._stopping.is_set():
-                    self._member(host)
+                    self._again(host)
+
+    def _again(self, host: str) -> None:
+        """One more membership; a Ray that doesn't start this time is no reason to leave the farm."""
+        try:
+            self._member(host)
+        except FarmError as error:
+            self._say(f"{error}; tried again")
 
     def _member(self, host: str) -> None:
         """One membership, to its end."""
