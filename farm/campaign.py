@@ -15,16 +15,16 @@ from db import blob, campaign, capability
 from db.capability import Capability
 from db.cases import known_inputs, remember_inputs
 from db.job import PlannedCase, Target
-from db.needs import Needs
 from db.session import Database, Session
 from farm import gguf_cases, user_catalog
 from farm.gguf_cases import Listed
+from farm.needs import needs
 from farm.workload_file import Left
 from kernels import catalog, codec, inputs, registry, source
 from kernels.catalog import Planned, Selection
 from kernels.declared.catalog import Catalog
 from kernels.errors import FarmError
-from kernels.model import Case, Device, FromFile, Role, Rule
+from kernels.model import Case, Device, Role, Rule
 from workers.boards import Board, executes, matches
 from workers.files import FileStore
 from workers.machine import free_bytes
@@ -251,12 +251,6 @@ def checked(item: Planned, digests: dict[str, str]) -> PlannedCase:
     case = item.case
     digest = digests.get(case.inputs_key, "")
     return PlannedCase(case, item.repeats, source_digest(case), digest, needs(case))
-
-
-def needs(case: Case) -> Needs:
-    """What a case asks of its worker: the files that its inputs are read from."""
-    files = {source.sha256 for source in (case.weights, case.x) if isinstance(source, FromFile)}
-    return Needs(files=tuple(sorted(files)))
 
 
 def make_inputs(cases: Iterable[Case], known: dict[str, str]) -> dict[str, str]:
