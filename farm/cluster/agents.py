@@ -40,7 +40,7 @@ class Watch:
     ray: Any
     coordinator: Any
     backends: tuple[str, ...]
-    say: Callable[[str], None]
+    say: Callable[..., object]  # takes a line, and what it is about by name
     clock: Callable[[], float] = time.monotonic
     _known: set[str] = field(default_factory=set)  # nodes that were asked what they have
     _asked: dict[Any, str] = field(default_factory=dict)  # ref of a survey -> node
@@ -81,7 +81,7 @@ class Watch:
     def _forget(self, alive: set[str]) -> None:
         for key, place in list(self._places.items()):
             if place.node not in alive:
-                self.say(f"{place.board.device.slug}: its node is gone")
+                self.say("its node is gone", device=place.board.device.slug)
                 del self._places[key]
         self._known &= alive
 
@@ -113,7 +113,7 @@ class Watch:
                 hello = Hello(str(uuid.uuid4()), board.device, board.backends, catalog.digest())
                 place.actor = start_agent(self.coordinator, hello, node=place.node, stays=True)
                 self._running[place.actor.run.remote()] = place
-                self.say(f"{board.device.slug}: agent started for {', '.join(board.backends)}")
+                self.say(f"agent started for {', '.join(board.backends)}", device=board.device.slug)
 
     def _ended(self, ref: Any) -> None:
         place = self._running.pop(ref)
@@ -126,11 +126,11 @@ class Watch:
             self._died(place, one_line(error))
         else:
             place.refused = summary.refused
-            self.say(f"{slug}: {'refused, ' if summary.refused else ''}{summary.reason}")
+            self.say(f"{'refused, ' if summary.refused else ''}{summary.reason}", device=slug)
 
     def _died(self, place: Place, why: str) -> None:
         now = self.clock()
         place.deaths = 1 if now - place.died_s > CALM_S else place.deaths + 1
         pause = BACKOFF_S[min(place.deaths, len(BACKOFF_S)) - 1]
         place.died_s, place.not_before_s = now, now + pause
-        self.say(f"{place.board.device.slug}: the agent died ({why}); another one in {pause:g} s")
+        self.say(f"the agent died ({why}); another one in {pause:g} s", device=place.board.device.slug)

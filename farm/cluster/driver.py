@@ -17,10 +17,13 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from db.complaint import DatabaseTrouble
+from db.session import passwords_in
 from farm.cluster.agents import Watch
 from farm.cluster.private import NAMESPACE, one_line, start_coordinator
 from farm.cluster.signals import stopped_by_signals
+from farm.log import logger
 from kernels.errors import FarmError
+from workers.log import writing_to
 
 FINAL = 4
 LOST = 5
@@ -64,8 +67,8 @@ def drive(ray: Any, url: str, backends: tuple[str, ...], stopping: threading.Eve
             ray.kill(coordinator)
 
 
-def say(line: str) -> None:
-    print(f"farm: {line}", file=sys.stderr, flush=True)
+def say(line: str, **about: str) -> None:
+    logger("head").info(line, **about)
 
 
 def keep_watching(ray: Any, coordinator: Any, watch: Watch, stopping: threading.Event) -> None:
@@ -115,4 +118,5 @@ def connected(address: str) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    with writing_to("driver", people=sys.stderr, secrets=passwords_in(os.environ["FARM_DB"])):
+        sys.exit(main(sys.argv[1], sys.argv[2:]))

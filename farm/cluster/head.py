@@ -15,21 +15,24 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from db.session import Database, open_database
+from db.session import Database, open_database, passwords_in
 from farm.cluster import driver, head_file, probe, ray_home
 from farm.cluster.head_file import HeadFile, label_of
 from farm.cluster.private import address_of
 from farm.cluster.ray_process import RayProcess, die_with_parent
 from farm.cluster.signals import stopped_by_signals
 from farm.drive import only_farm_on
+from farm.log import logger
 from kernels.errors import FarmError
 from workers.boards import gpus, resources
+from workers.log import writing_to
 from workers.state import state_folder
 
 GLANCE_S = 0.2
 STOP_S = 30.0  # for a driver to end its agents
 LIVES = 5  # of Ray, one after another, none of which lasted
 LASTED_S = 60.0
+LOG = logger("head")
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ class Head:
         if running := head_file.running():
             raise FarmError(f"a head runs here already (process {running.pid}); farm down ends it")
         database = open_database(self._words.url)
-        with only_farm_on(database), stopped_by_signals(self.stop):
+        secrets = passwords_in(database.engine.url)
+        with only_farm_on(database), stopped_by_signals(self.stop), writing_to("head", secrets=secrets):
             try:
                 self._live(database, host)
             finally:
@@ -81,6 +85,7 @@ class Head:
             if short >= LIVES:
                 raise FarmError(f"Ray ended {LIVES} times within {LASTED_S:g} s of its start: {lost}")
             self._say(f"{lost}; another Ray takes its place")
+            LOG.warning("another Ray takes its place", reason=lost)
 
     def _one_life(self, database: Database, host: str) -> str:
         """Runs a Ray and its driver; how it was lost, or nothing where it was stopped."""
@@ -102,6 +107,7 @@ class Head:
         ports = ray_home.listening_ports(pid)
         head = HeadFile(pid, head_file.born(pid), address, ports, label_of(database))
         head_file.write(head)
+        LOG.info("ready", address=address, ports=list(ports), database=head.database)
         self._ready(head)
 
 

@@ -72,9 +72,14 @@ class Scene:
     ray: FakeRay
     now: float = 100.0
     said: list[str] = field(default_factory=list)
+    about: list[dict[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.watch = Watch(self.ray, object(), ("twin",), self.said.append, lambda: self.now)
+        self.watch = Watch(self.ray, object(), ("twin",), self._hear, lambda: self.now)
+
+    def _hear(self, line: str, **about: str) -> None:
+        self.said.append(line)
+        self.about.append(about)
 
     def joins(self, node: str, *boards: Board) -> None:
         self.ray.alive.add(node)
@@ -135,7 +140,7 @@ def test_a_refused_board_waits_for_its_node_to_join_again(scene: Scene) -> None:
     scene.now += 1000
     scene.look(5)
     assert len(scene.ray.started) == 1
-    assert scene.said[-1] == "cpu-a: refused, catalog differs"
+    assert (scene.said[-1], scene.about[-1]) == ("refused, catalog differs", {"device": "cpu-a"})
     scene.ray.alive.clear()
     scene.look()
     scene.joins("n2", BOARD)
