@@ -36,7 +36,8 @@ class AgentLog:
     def leased(self, leases: Sequence[Lease]) -> None:
         for campaign in dict.fromkeys(lease.campaign_id for lease in leases):
             jobs = [lease.job_id for lease in leases if lease.campaign_id == campaign]
-            self._say(logging.DEBUG, "leased", campaign=campaign, jobs=jobs)
+            about = {"campaign": campaign, "jobs": jobs} if campaign else {"questions": len(jobs)}
+            self._say(logging.DEBUG, "leased", **about)
 
     def started(self, lease: Lease) -> None:
         case = lease.case
@@ -67,4 +68,6 @@ class AgentLog:
 
 
 def _of(lease: Lease) -> dict[str, object]:
-    return {"campaign": lease.campaign_id, "job": lease.job_id, "lease": lease.attempt_id}
+    """A question of an exam is of no campaign."""
+    job = {"campaign": lease.campaign_id, "job": lease.job_id} if lease.campaign_id else {}
+    return job | {"lease": lease.attempt_id}
