@@ -4,6 +4,7 @@ put(s, lines, keys)                      # what evidence.append does with lines 
 of_campaign(s, campaign_id)              # those that its jobs were decided by
 newest(s) -> tuple[Timed, …]             # of every case, board and source, the newest
 all_series(s) -> {place: (Timed, …)}     # of one case on one board over all sources, oldest first
+of_place(s, place) -> (Timed, …)         # valid ones of one cell of a board, oldest first
 proved(s) -> {CellKey}                   # cells with a valid benchmark on a board: the rung `timed`
 """
 
@@ -79,6 +80,14 @@ def all_series(s: Session) -> dict[tuple[str, ...], tuple[Timed, ...]]:
         one = _timed(row)
         found.setdefault((*(getattr(one.key, name) for name in PLACE), one.case_id), []).append(one)
     return {place: tuple(series) for place, series in found.items()}
+
+
+def of_place(s: Session, place: tuple[str, ...]) -> tuple[Timed, ...]:
+    """Valid benchmarks of one cell of a board, whatever the case and the source, oldest first."""
+    mine = [benchmark.c[name] == value for name, value in zip(PLACE, place, strict=True)]
+    query = sa.select(*_columns()).where(benchmark.c.refused == "", *mine)
+    ordered = query.order_by(benchmark.c.finished_us, benchmark.c.evidence_id)
+    return tuple(_timed(row) for row in s.execute(ordered))
 
 
 def proved(s: Session) -> set[CellKey]:

@@ -114,7 +114,7 @@ def _pages(app: FastAPI, reader: Reader, page: Page) -> None:
     def cell(request: Request, name: str) -> Response:
         found = reader.cell(name)
         charted = [row for row in reversed(found["history"]) if row["margin"] is not None]
-        return page("cell", request, charts=bool(charted), charted=charted, **found)
+        return page("cell", request, charts=bool(charted or found["times"]), charted=charted, **found)
 
     @app.get("/device/{slug}", include_in_schema=False)
     def device(request: Request, slug: str) -> Response:

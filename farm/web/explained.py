@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from db import bug, history
+from db import benchmark, bug, history
+from db.benchmark import Timed
 from db.bug import Bug, Subject
 from db.history import Line, Place, State
 from db.session import Session
@@ -39,6 +40,7 @@ def cell(s: Session, matrix: Matrix, parts: Sequence[Cell], name: str) -> Record
         },
         "found": [_document(s, matrix, one) for one in dossier.of_cell(s, matrix, name)],
         "history": [_line(line, parts, states) for line in lines],
+        "times": [_time(one) for place in places for one in benchmark.of_place(s, place)][-NEWEST:],
         "good": first_good(lines, states),
         "bugs": bugs_of(bug.bugs(s), parts),
     }
@@ -140,6 +142,22 @@ def first_good(lines: Sequence[Line], states: dict[str, State]) -> str:
         if "PASS" in words and not any(word.bad for word in words):
             return label
     return ""
+
+
+def _time(one: Timed) -> Record:
+    spread = one.benchmark.spread
+    return {
+        "finished": timestamp(one.finished_us),
+        "shape": one.shape,
+        "device": one.key.device,
+        "build": one.key.build,
+        "source": one.key.source_digest,
+        "median_us": spread.median_us,
+        "p10_us": spread.p10_us,
+        "p90_us": spread.p90_us,
+        "gb_per_s": one.benchmark.gb_per_s,
+        "share_of_least": one.benchmark.share_of_least,
+    }
 
 
 def _line(line: Line, parts: Sequence[Cell], states: dict[str, State]) -> Record:

@@ -16,6 +16,7 @@ from farm.reader import source_digest
 from kernels import source
 from kernels.catalog import Selection
 from kernels.model import Build, Device, Evidence, Verdict
+from tests.db.test_benchmark import times
 from tests.farm.grids import CPU, GPU
 from tests.farm.lines import case_of, database_with, line_of
 from workers.boards import Board
@@ -68,11 +69,18 @@ def _lines() -> Iterator[Evidence]:
     yield line_of(Verdict.FAIL, case_of(), newer)
     yield replace(line_of(Verdict.FAIL, case_of("Q6_K"), GPU), backend="cuda")
     yield line_of(Verdict.PASS, case_of("Q3_K"), newer, source=STALE)
+    yield from _timed()
     for verdict, kind in ((Verdict.CRASH, "Q4_1"), (Verdict.REJECT, "MXFP4"), (Verdict.SKIP, "IQ4_NL")):
         yield line_of(verdict, case_of(kind, kernel="ladder_v2"), newer, source=OLD)
     yield replace(
         line_of(Verdict.FAIL, case_of(kernel=HOSTILE), newer, source=OLD), reason=HOSTILE + "</script>"
     )
+
+
+def _timed() -> Iterator[Evidence]:
+    for median_us in (40.0, 41.0, 30.0):
+        line = _passed("block", "Q8_0", Build.DEFAULT, GPU, "cuda", 0.2)
+        yield replace(line, benchmark=times(median_us))
 
 
 def _passed(

@@ -40,6 +40,14 @@ def test_history_is_drawn_with_as_many_points_as_lines(visit: Visit) -> None:
     assert page.get_by_text("First driver known good").count() == 0  # it passed and failed on the only one
 
 
+def test_benchmarks_are_drawn_and_written(visit: Visit) -> None:
+    page = visit.open("/cell/rtx-3060-cccc/cuda/matvec/block/Q8_0/default")
+    page.locator("#times .point").first.wait_for()
+    assert page.locator("#times .point").count() == 3
+    medians = page.locator("#passes tbody tr td:nth-child(4)").all_inner_texts()
+    assert medians == ["30", "41", "40"]
+
+
 def test_what_changed_since_a_stale_cell_ran_is_shown(visit: Visit) -> None:
     page = visit.open("/cell/cpu-x86_64/host/matvec/block/Q3_K/exact")
     expect(page.locator("section .flag.stale").first).to_have_text("stale: the source has changed since")

@@ -103,18 +103,32 @@ function watch(source) {
   addEventListener("pagehide", () => events.close());
 }
 
-// The chart's script is large: it comes when there is something to draw, and after the page is there.
-function draw(chart) {
-  const rows = JSON.parse(chart.dataset.history);
+// The charts' script is large: it comes when there is something to draw, and after the page is there.
+function draw(charts) {
   const script = document.createElement("script");
   script.src = "/plotly.js";
-  script.addEventListener("load", () => plot(chart, rows));
+  script.addEventListener("load", () => charts.forEach((chart) => {
+    if (chart.dataset.history) plotHistory(chart, JSON.parse(chart.dataset.history));
+    else plotTimes(chart, JSON.parse(chart.dataset.times));
+  }));
   document.head.append(script);
 }
 
-function plot(chart, rows) {
-  const ink = getComputedStyle(document.body).color;
-  const line = getComputedStyle(document.body).getPropertyValue("--line");
+function plotTimes(chart, rows) {
+  const series = [...new Set(rows.map((row) => `${row.shape} ${row.build} ${row.device}`))];
+  const traces = series.map((name) => {
+    const mine = rows.filter((row) => `${row.shape} ${row.build} ${row.device}` === name);
+    return {
+      name, x: mine.map((row) => row.finished), y: mine.map((row) => row.median_us), mode: "lines+markers", type: "scatter",
+      error_y: { type: "data", symmetric: false, array: mine.map((row) => row.p90_us - row.median_us), arrayminus: mine.map((row) => row.median_us - row.p10_us) },
+      text: mine.map((row) => `${row.gb_per_s.toPrecision(3)} GB/s, source ${row.source.slice(0, 8)}`),
+      hovertemplate: "%{y:.4g} µs<br>%{x}<br>%{text}<extra></extra>",
+    };
+  });
+  show(chart, traces, "µs a pass");
+}
+
+function plotHistory(chart, rows) {
   const builds = [...new Set(rows.map((row) => row.build))];
   const marks = { exact: "circle", default: "diamond" };
   const traces = builds.map((build) => {
@@ -129,11 +143,17 @@ function plot(chart, rows) {
       },
     };
   });
+  const edge = { type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: "#b3261e", width: 1, dash: "dash" } };
+  show(chart, traces, "error over limit", [edge]);
+}
+
+function show(chart, traces, title, shapes = []) {
+  const ink = getComputedStyle(document.body).color;
+  const line = getComputedStyle(document.body).getPropertyValue("--line");
   window.Plotly.newPlot(chart, traces, {
     height: 270, margin: { t: 10, r: 10, b: 40, l: 55 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: ink }, xaxis: { type: "date", gridcolor: line }, legend: { orientation: "h", y: 1.15 }, showlegend: true,
-    yaxis: { title: { text: "error over limit" }, rangemode: "tozero", gridcolor: line },
-    shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: "#b3261e", width: 1, dash: "dash" } }],
+    yaxis: { title: { text: title }, rangemode: "tozero", gridcolor: line }, shapes,
   }, { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
 }
 
@@ -142,8 +162,8 @@ function start() {
   if (matrix) openMatrix(matrix);
   const live = document.querySelector("[data-live]");
   if (live) watch(live.dataset.live);
-  const chart = document.getElementById("chart");
-  if (chart) requestAnimationFrame(() => setTimeout(() => draw(chart)));
+  const charts = all(".chart");
+  if (charts.length) requestAnimationFrame(() => setTimeout(() => draw(charts)));
   const filter = document.getElementById("filter");
   if (filter) all("select", filter).forEach((list) => list.addEventListener("change", () => filter.requestSubmit()));
 }
