@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 
+import pynvml
 import pytest
 
 from kernels.model import Device
 from tests.workers.fakes.boards import NAMES, NVRTC, FakeNvml, machine, recorded
 from workers.backend import Unavailable
-from workers.cuda import probe
+from workers.cuda import nvml, probe, trouble
 from workers.cuda.fingerprint import Machine, device_of
 from workers.cuda.libcuda import Answers
 from workers.cuda.nvml import Facts
@@ -39,7 +42,19 @@ def why_none(found: probe.Probe) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_says_where_it_is_from(name: str) -> None:
-    assert "documentation" in recorded(name)["provenance"]
+    told = recorded(name)["provenance"]
+    assert told.startswith(("Written from NVIDIA's documentation", "recorded on a board"))
+
+
+def test_the_vendors_module_has_every_call_that_is_made() -> None:
+    texts = [Path(module.__file__ or "").read_text(encoding="utf8") for module in (nvml, trouble)]
+    calls = {name for text in texts for name in re.findall(r"\bnvml(?:System|Device|Event|Init)\w*", text)}
+    asked = {name for name in calls if name != "nvmlEventTypeXidCriticalError"}
+    assert len(asked) > 20
+    assert {name for name in asked if not callable(getattr(pynvml, name, None))} == set()
+    assert pynvml.nvmlEventTypeXidCriticalError == trouble.XID_EVENT
+    reasons = {value for name, value in vars(pynvml).items() if name.startswith("nvmlClocksThrottleReason")}
+    assert set(nvml.THROTTLES) <= reasons
 
 
 @pytest.mark.parametrize(
