@@ -73,7 +73,7 @@ def test_nothing_is_said_where_all_is_well(full: Farm) -> None:
     assert complaints(full) == ()
     with full.database.reading() as s:
         counts = dict(check.check(s).counts)
-    assert (counts["job"], counts["attempt"], counts["evidence"]) == (12, 4, 3 + 1 + len(Verdict))
+    assert (counts["job"], counts["attempt"], counts["evidence"]) == (12, 4, 3 + 2 + len(Verdict))
     assert all(counts.values())
 
 
