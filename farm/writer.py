@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
+from db.complaint import DatabaseTrouble
 from db.session import Database, Session
 from kernels.errors import FarmError
 
@@ -61,7 +62,7 @@ class Writer:
             began_s = time.perf_counter()
             try:
                 with self._database.writing() as s:
-                    answers = [_answer(s, *work) for work in group]
+                    answers = [_answer(self._database, s, *work) for work in group]
             except Exception as error:  # noqa: BLE001  # nothing was committed, and everyone is told
                 answers = [partial(future.set_exception, error) for _, future in group]
             else:
@@ -82,11 +83,18 @@ class Writer:
         return group
 
 
-def _answer(s: Session, work: Callable[[Session], Any], future: Future[Any]) -> Callable[[], None]:
-    """Does one work in a savepoint; the answer is given once the whole group is committed."""
+def _answer(
+    database: Database, s: Session, work: Callable[[Session], Any], future: Future[Any]
+) -> Callable[[], None]:
+    """Does one work in a savepoint; the answer is given once the whole group is committed.
+
+    A file or server in trouble is everyone's: DatabaseTrouble undoes the group.
+    """
     try:
-        with s.begin_nested():
+        with database.explained(), s.begin_nested():
             done = work(s)
+    except DatabaseTrouble:
+        raise
     except Exception as error:  # noqa: BLE001  # it goes to whoever asked for this work
         return partial(future.set_exception, error)
     return partial(future.set_result, done)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from db.complaint import DatabaseTrouble
 from db.session import Database, Session
 from farm.writer import Writer
 from kernels.errors import FarmError
@@ -59,7 +62,7 @@ def test_works_that_wait_share_a_transaction_and_a_failure_undoes_itself_alone(
         pool.submit(writer.do, first)
         futures = [pool.submit(work, number) for number in range(5)]
         while writer.waiting < 5:  # all five stand behind the first
-            pass
+            held.wait(0.01)
         held.set()
         ended = [future.exception() for future in futures]
     assert [str(error) for error in ended if error] == ["three is refused"]
@@ -81,3 +84,23 @@ def test_everyone_is_told_when_the_commit_fails(writer: Writer, database: Databa
     with pytest.raises(Exception, match=r".+"):
         writer.do(break_it)
     assert writer.do(lambda s: put(s, 1)) == 1
+
+
+def test_a_database_in_trouble_is_told_to_all_and_lived_through(writer: Writer, database: Database) -> None:
+    """A full disk leaves a transaction behind in which the neighbours can't go on either."""
+    held = Event()
+
+    def full(s: Session) -> None:
+        raise OperationalError("INSERT", {}, sqlite3.OperationalError("database or disk is full"))
+
+    with ThreadPoolExecutor(4) as pool:
+        pool.submit(writer.do, lambda s: held.wait(10))
+        futures = [pool.submit(writer.do, work) for work in (lambda s: put(s, 1), full, lambda s: put(s, 2))]
+        while writer.waiting < 3:
+            held.wait(0.01)
+        held.set()
+        for future in futures:
+            with pytest.raises(DatabaseTrouble, match="database or disk is full"):
+                future.result()
+    assert notes(database) == []
+    assert writer.do(lambda s: put(s, 3)) == 3
