@@ -56,7 +56,7 @@ DEFAULT_SHARES = {
     "crash": 150,
     "hang": 100,
     "wrong": 2_000,
-    "slow": 50,
+    "slow": 300,
     "lie": 2_000,
     "flaky": 1_000,
 }
