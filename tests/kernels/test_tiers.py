@@ -141,7 +141,7 @@ def test_limits_start_their_last_row_past_2_to_the_31_and_32(kind: str) -> None:
 
 
 def test_limits_go_to_the_largest_grid_and_refuse_one_row_more() -> None:
-    found = cases(Tier.LIMITS, "mul_mm", "Q4_0")
+    found = [case for case in cases(Tier.LIMITS, "mul_mm", "Q4_0") if case.kernel == "reference"]
     launches = {
         str(case.shape): registry.kernel("mul_mm/reference").plan(case).launches[0] for case in found[1:2]
     }

@@ -167,6 +167,9 @@ def test_every_kernel_passes_its_first_workload(runs_here: Backend, kernel_id: s
     device = runs_here.devices()[0]
     request = request_for(quick_case(kernel_id, build), runs_here.name, device=device)
     evidence = run_case(request, runs_here, ImageCache(FileStore()))
+    if (runs_here.name, kernel_id) == ("twin", "mul_mm/mma"):  # which has none
+        assert (evidence.verdict, "has no twin" in evidence.reason) == (Verdict.SKIP, True)
+        return
     assert (evidence.verdict, evidence.reason) == (Verdict.PASS, "")
     assert evidence.comparison is not None
     assert evidence.comparison.positions > 0

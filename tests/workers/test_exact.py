@@ -84,7 +84,8 @@ def test_host_passes_when_contraction_is_on(host: Backend, cell: CellName) -> No
     for case in DEFAULT[cell][:3]:
         plan, ran = run(host, case, 0)
         comparison = judge.judge(case, plan, ran.images, POISONS[0]).comparison
-        assert (comparison.verdict, comparison.reason) == (Verdict.PASS, "")
+        assert comparison.verdict is Verdict.PASS
+        assert not comparison.reason or comparison.twinless  # what only a twin could judge is told
 
 
 @pytest.mark.parametrize("offset", [1, 2, 4, 16])

@@ -211,6 +211,14 @@ ZOO = (
     Wrong(
         "staged bytes not moved back", "matvec/wide", "Q5_0", (("* VECTORS) + phases[r] +", "* VECTORS) +"),)
     ),
+    Wrong("both halves of a tile the same", "mul_mm/tiled", "Q4_K", (("[1 - half]", "[half]"),)),
+    Wrong("tokens of the first half twice", "mul_mm/tiled", "Q8_0", (("run * (BN / 2)", "0 * (BN / 2)"),)),
+    Wrong(
+        "second half of a fragment's columns",
+        "mul_mm/mma",
+        "Q6_K",
+        (("of_token[pair + 4]", "of_token[pair + 5]"),),
+    ),
     Wrong("halves rounded to even", "quantize_q8_1/warp", "", (("roundf(", "rintf("),)),
     Wrong(
         "a lane's byte left out",

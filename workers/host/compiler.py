@@ -23,7 +23,7 @@ from workers.backend import NO_OPTIONS, Rejected, Unavailable
 
 RUNTIME = Path(__file__).parent / "runtime"
 SOURCES = (
-    "thread.h", "called.h", "halves.h", "cuda_host.h", "fibers.h", "faults.h", "shadow.h", "hooks.h",
+    "thread.h", "called.h", "halves.h", "mma.h", "cuda_host.h", "fibers.h", "faults.h", "shadow.h", "hooks.h",
     "scheduler.cpp", "small_floats.h", "include/cuda_fp16.h", "include/cuda_bf16.h", "include/cuda_runtime.h",
     "include/cuda.h", "include/device_launch_parameters.h", "include/vector_types.h",
 )  # fmt: skip

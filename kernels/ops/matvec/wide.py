@@ -63,7 +63,7 @@ class Wide(LaunchKernel):
         odd = Shape.of(rows=5, cols=2 * size)
         return (
             Workload(odd, layout=Layout(weights_offset=1, x_offset=4)),
-            Workload(Shape.of(rows=6, cols=3 * SPAN + size), ("onehot",)),
+            Workload(Shape.of(rows=6, cols=3 * SPAN + size), ("ordinary", "onehot")),
         )
 
     def launch(

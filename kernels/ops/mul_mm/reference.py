@@ -5,6 +5,8 @@ The geometry is kept as it is in the engine that this kernel stands for, its ban
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from kernels.kind import Kind
@@ -22,6 +24,16 @@ GRID_Y_MOST = 65535  # CUDA's limit
 TERMS_AT_ONCE = 2**18  # products that the twin holds: 1 MiB of float32
 
 
+@dataclass(frozen=True)
+class Tile:
+    """What a thread block computes at a time."""
+
+    rows: int
+    tokens: int
+    columns: int
+    threads: int
+
+
 def worth_a_gemm() -> int:
     """Tokens from which a batch fills enough of a tile to beat one matvec per token."""
     return max(BN // 4, 2)
@@ -31,14 +43,16 @@ class Reference(LaunchKernel):
     op = "mul_mm"
     name = "reference"
     body = "reference.cu"
+    tile = Tile(BM, BN, BK, THREADS)
+    static_shared_bytes = STATIC_SHARED_BYTES
 
     def constants(self, kind: Kind | None) -> dict[str, int]:
         return {"BM": BM, "BN": BN, "BK": BK, "TM": TM, "TN": TN, "SUB": SUB, "THREADS": THREADS}
 
     def refuses(self, case: Case) -> str:
         rows = case.shape["rows"]
-        if (tiles := ceil_div(rows, BM)) > GRID_Y_MOST:
-            most = GRID_Y_MOST * BM
+        if (tiles := ceil_div(rows, self.tile.rows)) > GRID_Y_MOST:
+            most = GRID_Y_MOST * self.tile.rows
             return f"grid.y {tiles} for {rows} rows is past CUDA's {GRID_Y_MOST}; at most {most} rows"
         return ""
 
@@ -60,9 +74,9 @@ class Reference(LaunchKernel):
             kind=case.kinds[0],
             entry=self.entry(case.kinds[0]),
             args=args,
-            grid=(ceil_div(batch, BN), ceil_div(rows, BM), 1),
-            block=(THREADS, 1, 1),
-            static_shared_bytes=STATIC_SHARED_BYTES,
+            grid=(ceil_div(batch, self.tile.tokens), ceil_div(rows, self.tile.rows), 1),
+            block=(self.tile.threads, 1, 1),
+            static_shared_bytes=self.static_shared_bytes,
         )
         return Plan((weights, x, out), (launch,), case.build)
 
@@ -70,7 +84,7 @@ class Reference(LaunchKernel):
         cols: int = step.arrays["x"].shape[-1]
         return cols
 
-    def twin(self, step: Step) -> np.ndarray:
+    def twin(self, step: Step) -> np.ndarray | None:
         """(batch, rows) float32: column after column."""
         kind, x = step.kind, step.arrays["x"]
         assert kind is not None

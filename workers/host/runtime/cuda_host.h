@@ -229,6 +229,7 @@ inline float __host_half_to_float(unsigned short bits) {
 }
 
 #include "halves.h"
+#include "mma.h"
 
 // ---- memory ------------------------------------------------------------------------------------------------
 
