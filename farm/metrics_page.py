@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request, Response
 
 from farm.metrics import CONTENT_TYPE
 from farm.web.security import Door
+from workers.protocol import Unreachable
 
 PATH = "/metrics"
 
@@ -22,4 +23,7 @@ def add_metrics(app: FastAPI, scrape: Callable[[], bytes], door: Door) -> None:
             return Response(line, 401, {"WWW-Authenticate": "Bearer"}, media_type="text/plain")
         if reason := door.refuses(request):
             return Response(f"farm: {reason}\n", 403, media_type="text/plain")
-        return Response(scrape(), media_type=CONTENT_TYPE)
+        try:
+            return Response(scrape(), media_type=CONTENT_TYPE)
+        except Unreachable as error:  # a coordinator elsewhere, which is started again
+            return Response(f"farm: {error}\n", 503, media_type="text/plain")

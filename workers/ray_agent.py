@@ -65,6 +65,18 @@ def carrier(coordinator: Any) -> Callable[[str, str], str]:
     return carry
 
 
+def scraper(coordinator: Any) -> Callable[[], bytes]:
+    """Asks the actor for its metrics; Unreachable if it is gone or silent."""
+
+    def scrape() -> bytes:
+        try:
+            return bytes(ray.get(coordinator.metrics.remote(), timeout=ANSWER_S))
+        except (RayTaskError, RayActorError, RaySystemError, GetTimeoutError) as error:
+            raise Unreachable(f"no coordinator: {type(error).__name__}") from None
+
+    return scrape
+
+
 def start_agent(coordinator: Any, hello: Hello, *, node: str = "", stays: bool = False) -> Any:
     """Starts an agent for a board of a node, or of this one; it has run() -> Summary and stop()."""
     declared = ray.cluster_resources()  # type: ignore[no-untyped-call]

@@ -7,6 +7,7 @@ import click
 from db.session import open_database
 from farm.cli import options
 from farm.drive import only_farm_on
+from farm.gateway.place import Place
 from kernels.errors import FarmError
 
 
@@ -30,20 +31,18 @@ def gateway(host: str, port: int, cert: str, key: str, behind_proxy: bool, url: 
     \b
     python -m workers pull https://10.0.0.5:8443 --token-file bench.token --ca farm.pem
 
+    Where a head is up on this database, give `farm up` a --gateway instead.
+
     Evidence that comes this way is marked rented. Ctrl-C ends it; leases are taken over at the next start.
     """
-    serve, place = _web(host, port, cert, key, behind_proxy)
+    place = Place(host, port, cert, key, behind_proxy)
+    try:
+        from farm.gateway.server import serve
+    except ModuleNotFoundError as error:
+        raise FarmError(f"{error.name} is not installed; pip install 'kernel-farm[web]'") from None
     database = open_database(url)
     with only_farm_on(database):
         serve(database, place, _say)
-
-
-def _web(host: str, port: int, cert: str, key: str, behind_proxy: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    try:
-        from farm.gateway.server import Place, serve
-    except ModuleNotFoundError as error:
-        raise FarmError(f"{error.name} is not installed; pip install 'kernel-farm[web]'") from None
-    return serve, Place(host, port, cert, key, behind_proxy)
 
 
 def _say(address: str, epoch: int) -> None:

@@ -76,7 +76,7 @@ def status(
 def serve_web(url: str, host: str, port: int, cert: str, key: str) -> None:
     """The dashboard in a browser; works with no Ray running."""
     try:
-        from farm.gateway.server import Place
+        from farm.gateway.place import Place
         from farm.web.server import serve
     except ModuleNotFoundError as error:
         raise FarmError(f"{error.name} is not installed; pip install 'kernel-farm[web]'") from None

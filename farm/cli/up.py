@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -14,7 +15,9 @@ import click
 from farm.cli import options
 from farm.cluster import head_file
 from farm.cluster.head_file import HeadFile
-from kernels.errors import FarmError
+from farm.gateway.place import place_at
+from kernels import codec
+from kernels.errors import FarmError, UsageError
 from workers.state import state_folder
 
 START_S = 180.0
@@ -31,6 +34,12 @@ START_S = 180.0
 @click.option(
     "--backend", "backends", multiple=True, help="host, and cuda where there is a board, unless named."
 )
+@click.option(
+    "--gateway", metavar="HOST:PORT", default="", help="Let workers in over HTTPS too; port 0: any."
+)
+@click.option("--cert", type=options.FILE, default="", help="With --gateway: PEM certificate chain.")
+@click.option("--key", type=options.FILE, default="", help="With --gateway: PEM private key.")
+@click.option("--behind-proxy", is_flag=True, help="With --gateway: a proxy ends TLS in front of it.")
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, for containers and services.")
 @options.database
 def up(foreground: bool, **words: Any) -> None:
@@ -42,25 +51,42 @@ def up(foreground: bool, **words: Any) -> None:
     farm submit --all-kinds
     farm down
 
+    With --gateway, workers that can't or shouldn't join Ray pull their jobs over HTTPS: farm gateway --help.
+
     Ray's ports listen on every interface and can't be told otherwise; they want the token in .farm/token.
     What is lost, an agent, the coordinator or Ray itself, is started again; the database has the rest.
     """
+    gateway = gateway_of(words)
     if foreground:
-        stay(**words)
+        stay(words, gateway)
     else:
-        start(**words)
+        start(words)
 
 
-def stay(**words: Any) -> None:
+def gateway_of(words: dict[str, Any]) -> str:
+    """Where the head's gateway is to listen, as JSON; empty for none."""
+    address, more = words["gateway"], [words["cert"], words["key"], words["behind_proxy"]]
+    if not address:
+        if any(more):
+            raise UsageError("--cert, --key and --behind-proxy are about --gateway HOST:PORT; give that too")
+        return ""
+    if not importlib.util.find_spec("uvicorn"):
+        raise FarmError("--gateway: uvicorn is not installed; pip install 'kernel-farm[web]'")
+    return codec.canonical(place_at(address, *more))
+
+
+def stay(words: dict[str, Any], gateway: str) -> None:
     """Runs the head in this process."""
     # Imported late: the command line must not wait for it.
     from farm.cluster.head import Head, Words
 
-    words["backends"] = tuple(words["backends"])
-    Head(Words(**words), describe, lambda line: click.echo(f"farm: {line}", err=True)).run()
+    wanted = Words(
+        words["url"], words["host"], words["port"], words["firewalled"], tuple(words["backends"]), gateway
+    )
+    Head(wanted, describe, lambda line: click.echo(f"farm: {line}", err=True)).run()
 
 
-def start(**words: Any) -> None:
+def start(words: dict[str, Any]) -> None:
     """Starts the head as a process of its own and returns when it is up."""
     if running := head_file.running():
         raise FarmError(
@@ -68,10 +94,7 @@ def start(**words: Any) -> None:
         )
     log = state_folder() / "head.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "farm", "up", "--foreground", f"--port={words['port']}"]
-    command += [f"--host={words['host']}"] if words["host"] else []
-    command += ["--firewalled"] if words["firewalled"] else []
-    command += [f"--backend={name}" for name in words["backends"]]
+    command = [sys.executable, "-m", "farm", "up", "--foreground", *options_of(words)]
     with log.open("ab") as out:
         at = out.tell()
         process = subprocess.Popen(
@@ -84,6 +107,20 @@ def start(**words: Any) -> None:
         )
     head = _started(process, log, at)
     describe(head)
+
+
+def options_of(words: dict[str, Any]) -> list[str]:
+    """The options that were given, as another process is given them; not the database, which goes unseen."""
+    said: list[str] = []
+    for name, value in words.items():
+        option = "--" + name.replace("_", "-")
+        if name == "url" or value is False or value == "":
+            continue
+        if name == "backends":
+            said += [f"--backend={backend}" for backend in value]
+        else:
+            said.append(option if value is True else f"{option}={value}")
+    return said
 
 
 def _started(process: subprocess.Popen[bytes], log: Path, at: int) -> HeadFile:
@@ -111,6 +148,8 @@ def describe(head: HeadFile) -> None:
         f"farm: join it with: farm join {head.address} --token-file FILE   (a copy of {token})", err=True
     )
     ports = ", ".join(map(str, head.ports))
+    if head.gateway:
+        click.echo(f"farm: gateway at {head.gateway}; farm token new NAME makes a worker's token", err=True)
     click.echo(f"farm: Ray listens on every interface, ports {ports}; only with the token", err=True)
 
 

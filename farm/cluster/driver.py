@@ -1,13 +1,15 @@
 """The part of a head that speaks to Ray, in a process of its own: Ray ends its driver when it ends itself.
 
-    python -m farm.cluster.driver ADDRESS [BACKEND…]      the database's URL is in FARM_DB
+    python -m farm.cluster.driver ADDRESS PLACE [BACKEND…]      the database's URL is in FARM_DB
 
-Prints `ready` once jobs can be leased; SIGTERM ends it in order. Exit status: 0 stopped, FINAL with the
-reason on stdout where another Ray would not help, anything else where Ray was lost.
+PLACE is where a gateway listens, farm.gateway.place.Place as JSON, or empty for none. Prints `gateway URL`
+where there is one, and `ready` once jobs can be leased; SIGTERM ends it in order. Exit status: 0 stopped,
+FINAL with the reason on stdout where another Ray would not help, anything else where Ray was lost.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -17,12 +19,15 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from db.complaint import DatabaseTrouble
-from db.session import passwords_in
+from db.session import open_existing, passwords_in
 from farm.cluster.agents import Watch
 from farm.cluster.private import NAMESPACE, one_line, start_coordinator
 from farm.cluster.signals import stopped_by_signals
+from farm.gateway.place import Place
 from farm.log import logger
+from kernels import codec
 from kernels.errors import FarmError
+from workers.json_calls import Caller
 from workers.log import writing_to
 
 FINAL = 4
@@ -35,12 +40,12 @@ class HeadLost(Exception):
     """Ray's own processes are gone; everything else is in the database."""
 
 
-def main(address: str, backends: Sequence[str]) -> int:
+def main(address: str, place: str, backends: Sequence[str]) -> int:
     """Works until stopped; the exit status."""
     stopping = threading.Event()
     try:
         with stopped_by_signals(lambda *_: stopping.set()), connected(address) as ray:
-            drive(ray, os.environ["FARM_DB"], tuple(backends), stopping)
+            drive(ray, os.environ["FARM_DB"], place, tuple(backends), stopping)
     except FarmError as error:
         print(" ".join(str(error).split()), flush=True)
         return FINAL
@@ -50,21 +55,38 @@ def main(address: str, backends: Sequence[str]) -> int:
     return 0
 
 
-def drive(ray: Any, url: str, backends: tuple[str, ...], stopping: threading.Event) -> None:
-    """A coordinator, and an agent for every board, until stopped."""
+def drive(ray: Any, url: str, place: str, backends: tuple[str, ...], stopping: threading.Event) -> None:
+    """A coordinator, an agent for every board, and a gateway where one is wanted, until stopped."""
     coordinator = start_coordinator(ray, url, examines=True)
     watch = Watch(ray, coordinator, backends, say)
     try:
         ray.get(coordinator.tick.remote(), timeout=ANSWER_S)
     except ray.exceptions.RayError as error:
         raise FarmError(f"the coordinator did not start: {reason(error)}") from None
-    print("ready", flush=True)
     try:
-        keep_watching(ray, coordinator, watch, stopping)
+        with gateway(url, place, coordinator):
+            print("ready", flush=True)
+            keep_watching(ray, coordinator, watch, stopping)
     finally:
         watch.end()
         with suppress(ray.exceptions.RayError, ValueError):
             ray.kill(coordinator)
+
+
+@contextmanager
+def gateway(url: str, place: str, coordinator: Any) -> Iterator[None]:
+    """Lets workers in that don't join Ray while the block runs; the coordinator's actor answers them."""
+    if not place:
+        yield
+        return
+    # Imported here: the one needs the extra `web`, the other imports ray.
+    from farm.gateway.server import beside
+    from workers.ray_agent import carrier, scraper
+
+    where = codec.decode(Place, json.loads(place))
+    with beside(open_existing(url), where, Caller(carrier(coordinator)), scraper(coordinator)) as address:
+        print(f"gateway {address}", flush=True)
+        yield
 
 
 def say(line: str, **about: str) -> None:
@@ -119,4 +141,4 @@ def connected(address: str) -> Iterator[Any]:
 
 if __name__ == "__main__":
     with writing_to("driver", people=sys.stderr, secrets=passwords_in(os.environ["FARM_DB"])):
-        sys.exit(main(sys.argv[1], sys.argv[2:]))
+        sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

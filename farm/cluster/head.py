@@ -44,6 +44,7 @@ class Words:
     port: int = 0  # 0: any
     firewalled: bool = False
     backends: tuple[str, ...] = ()
+    gateway: str = ""  # farm.gateway.place.Place as JSON; empty for none
 
 
 class Head:
@@ -94,18 +95,18 @@ class Head:
         with ray_home.ray_environment(token, home), node(head_words(host, self._port), home) as process:
             address = process.address()
             self._port = probe.split(address)[1]
-            with driver_of(address, database, self._words.backends) as (child, said):
+            with driver_of(address, database, self._words) as (child, said):
                 while child.poll() is None and process.alive() and not self._stopping.wait(GLANCE_S):
                     if said.ready():
-                        self._publish(database, address)
+                        self._publish(database, address, said.gateway)
                 if child.poll() == driver.FINAL:
                     raise FarmError(said.last())
             return f"Ray's head ended: {process.last_line()}" if not process.alive() else "Ray's driver ended"
 
-    def _publish(self, database: Database, address: str) -> None:
+    def _publish(self, database: Database, address: str, gateway: str) -> None:
         pid = os.getpid()
         ports = ray_home.listening_ports(pid)
-        head = HeadFile(pid, head_file.born(pid), address, ports, label_of(database))
+        head = HeadFile(pid, head_file.born(pid), address, ports, label_of(database), gateway)
         head_file.write(head)
         LOG.info("ready", address=address, ports=list(ports), database=head.database)
         self._ready(head)
@@ -116,6 +117,7 @@ class Said:
 
     def __init__(self, child: subprocess.Popen[str]) -> None:
         self._lines: list[str] = []
+        self.gateway = ""  # its address, once there is one
         self._told = False
         self._thread = threading.Thread(target=self._read, args=(child,), daemon=True)
         self._thread.start()
@@ -133,15 +135,17 @@ class Said:
 
     def _read(self, child: subprocess.Popen[str]) -> None:
         assert child.stdout is not None  # it was asked for
-        self._lines.extend(line.strip() for line in child.stdout)
+        for line in map(str.strip, child.stdout):
+            word, _, rest = line.partition(" ")
+            if word == "gateway":
+                self.gateway = rest
+            self._lines.append(line)
 
 
 @contextmanager
-def driver_of(
-    address: str, database: Database, backends: tuple[str, ...]
-) -> Iterator[tuple[subprocess.Popen[str], Said]]:
+def driver_of(address: str, database: Database, words: Words) -> Iterator[tuple[subprocess.Popen[str], Said]]:
     """A driver that ends with the block; the database's address goes by its environment, unseen by others."""
-    command = [sys.executable, "-m", "farm.cluster.driver", address, *backends]
+    command = [sys.executable, "-m", "farm.cluster.driver", address, words.gateway, *words.backends]
     environ = os.environ | {"FARM_DB": address_of(database)}
     # A head that is killed takes its Ray along: a driver would go on asking it for minutes.
     dies = partial(die_with_parent, signal.SIGKILL)

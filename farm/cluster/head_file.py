@@ -26,6 +26,7 @@ class HeadFile:
     address: str  # HOST:PORT
     ports: tuple[int, ...]  # that listen on every interface
     database: str  # without a password
+    gateway: str = ""  # its URL; empty where there is none
 
 
 def label_of(database: Database) -> str:

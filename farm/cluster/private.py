@@ -19,6 +19,7 @@ from farm.cluster import ray_home
 from farm.coordinator import Coordinator
 from farm.exam import Examiner
 from farm.progress import Bar
+from farm.stored_metrics import Stored
 from kernels import catalog
 from kernels.errors import FarmError
 from workers import json_calls
@@ -45,7 +46,13 @@ class CoordinatorActor(Coordinator):
     def __init__(self, url: str, catalog_digest: str, examines: bool = False) -> None:
         self._logging = writing_to("coordinator", secrets=passwords_in(url))
         self._logging.__enter__()  # to the end of the process, which is the actor's
-        super().__init__(when_there(url), catalog_digest, examiner=Examiner() if examines else None)
+        database = when_there(url)
+        super().__init__(database, catalog_digest, examiner=Examiner() if examines else None)
+        self.recorder.metrics.add(Stored(database))
+
+    def metrics(self) -> bytes:
+        """What Prometheus scrapes."""
+        return self.recorder.metrics.text()
 
     def call(self, name: str, text: str) -> str:
         """One of the four calls, as JSON; Unreachable while the database is in trouble."""

@@ -17,7 +17,7 @@ from farm.gateway.guard import Guarded, Ledger, OutOfScope, TooOften
 from farm.gateway.refusals import Refusals
 from kernels.errors import FarmError
 from workers import json_calls
-from workers.protocol import Coordinator
+from workers.protocol import Coordinator, Unreachable
 
 MOST_BYTES = 16 << 20  # of one message: 64 evidence lines are below 1 MiB
 RETRY_S = 1  # what a client that asks too often is told to wait
@@ -29,6 +29,7 @@ STATUS: tuple[tuple[type[FarmError], int], ...] = (
     (TooOften, 429),
     (Superseded, 503),
     (DatabaseTrouble, 503),  # a full disk, a server that restarts: workers wait and ask again
+    (Unreachable, 503),
     (FarmError, 400),
 )
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import uvicorn
 
@@ -21,50 +18,19 @@ from farm.coordinator import TTL_S, Coordinator
 from farm.exam import Examiner
 from farm.gateway.app import application
 from farm.gateway.guard import Ledger
+from farm.gateway.place import Place, is_loopback
 from farm.metrics_page import add_metrics
 from farm.stored_metrics import Stored
 from farm.web.security import LOOPBACK, Door, web_token
 from kernels import catalog
-from kernels.errors import FarmError, UsageError
+from kernels.errors import FarmError
+from workers import protocol
 from workers.log import writing_to
 from workers.state import state_folder
 
 REAP_S = TTL_S / 2
 BACKLOG = 1024
 OPEN_CALLS = 2048  # connections at the same time; more are answered with 503
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the gateway listens, and who makes its HTTPS."""
-
-    host: str
-    port: int  # 0: any
-    cert: str = ""  # PEM; empty where there is no TLS here
-    key: str = ""
-    behind_proxy: bool = False  # which ends TLS
-
-    def refuse_plain(self) -> None:
-        """UsageError where tokens would cross a network unencrypted."""
-        if bool(self.cert) != bool(self.key):
-            raise UsageError("--cert and --key go together")
-        if not (self.cert or self.behind_proxy or is_loopback(self.host)):
-            raise UsageError(
-                f"{self.host} is no loopback address, and tokens must not cross a network unencrypted; "
-                "give --cert and --key, or --behind-proxy where a proxy ends TLS"
-            )
-        for path in filter(None, (self.cert, self.key)):
-            if not Path(path).is_file():
-                raise FarmError(f"{path}: no such file; openssl or your certificate authority makes one")
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @contextlib.contextmanager
@@ -87,6 +53,9 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield  # whoever runs the main thread hears them
+            return
         before = {
             number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)
         }
@@ -106,24 +75,9 @@ def serve(database: Database, place: Place, ready: Callable[[str, int], None]) -
         contextlib.closing(Coordinator(database, catalog.digest(), examiner=Examiner())) as coordinator,
     ):
         ended: list[str] = []
-        app = application(database, coordinator, Ledger(time.monotonic), ended.append)
         coordinator.recorder.metrics.add(Stored(database))
-        add_metrics(app, coordinator.recorder.metrics.text, door_of(place))
-        server = Server(
-            uvicorn.Config(
-                app,
-                ssl_certfile=place.cert or None,
-                ssl_keyfile=place.key or None,
-                log_level="critical",
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                limit_concurrency=OPEN_CALLS,
-                lifespan="off",
-            )
-        )
-        scheme = "https" if place.cert else "http"
-        ready(f"{scheme}://{_host(place.host)}:{sock.getsockname()[1]}", coordinator.epoch)
+        server = _server(database, place, coordinator, coordinator.recorder.metrics.text, ended.append)
+        ready(place.url(sock.getsockname()[1]), coordinator.epoch)
         with reaping(coordinator, server, ended):
             server.run(sockets=[sock])
     if ended:
@@ -134,6 +88,51 @@ def door_of(place: Place) -> Door:
     """Who may see the metrics: on loopback everybody, unless a proxy lets others in there."""
     private = place.behind_proxy or not is_loopback(place.host)
     return Door(web_token(state_folder()), private, hosts=() if private else LOOPBACK)
+
+
+@contextlib.contextmanager
+def beside(
+    database: Database, place: Place, coordinator: protocol.Coordinator, scrape: Callable[[], bytes]
+) -> Iterator[str]:
+    """Answers in a thread while the block runs, for a coordinator that lives elsewhere; gives the address.
+
+    `scrape` gives that one's metrics. FarmError where the address can't be had or tokens would cross a
+    network unencrypted.
+    """
+    place.refuse_plain()
+    with listening(place) as sock:
+        server = _server(database, place, coordinator, scrape, lambda _: None)
+        thread = threading.Thread(target=server.run, args=([sock],), name="gateway", daemon=True)
+        thread.start()
+        try:
+            yield place.url(sock.getsockname()[1])
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _server(
+    database: Database,
+    place: Place,
+    coordinator: protocol.Coordinator,
+    scrape: Callable[[], bytes],
+    superseded: Callable[[str], None],
+) -> Server:
+    app = application(database, coordinator, Ledger(time.monotonic), superseded)
+    add_metrics(app, scrape, door_of(place))
+    return Server(
+        uvicorn.Config(
+            app,
+            ssl_certfile=place.cert or None,
+            ssl_keyfile=place.key or None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=OPEN_CALLS,
+            lifespan="off",
+        )
+    )
 
 
 @contextlib.contextmanager
@@ -160,7 +159,3 @@ def reaping(coordinator: Coordinator, server: uvicorn.Server, ended: list[str]) 
     finally:
         done.set()
         thread.join()
-
-
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

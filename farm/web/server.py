@@ -7,7 +7,8 @@ from collections.abc import Callable
 import uvicorn
 
 from db.session import Database
-from farm.gateway.server import OPEN_CALLS, Place, Server, is_loopback, listening
+from farm.gateway.place import Place, is_loopback
+from farm.gateway.server import OPEN_CALLS, Server, listening
 from farm.web.app import application
 from farm.web.security import LOOPBACK, Door, web_token
 from workers.state import state_folder

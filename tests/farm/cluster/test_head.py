@@ -89,7 +89,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     story = Story(tmp_path_factory.mktemp("head"))
     member = None
     try:
-        story.farm("up", "up", "--port", "0", "--backend", "twin")
+        story.farm("up", "up", "--port", "0", "--backend", "twin", "--gateway", "127.0.0.1:0")
         assert story.said["up"].returncode == 0, story.said["up"].stderr + story.log()
         for name in ("token", "head.json"):
             story.modes[name] = stat.S_IMODE((story.folder / ".farm" / name).stat().st_mode)
@@ -102,6 +102,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         story.farm("first", *SUBMIT)
         kill_ray(story, member)
         story.farm("second", *SUBMIT, "--family", "tiny")
+        pull(story)
         kill_supervisor(story)
         story.farm("orphan", *SUBMIT, "--family", "onehot", "--detach")
         story.farm("up again", "up", "--port", address.rpartition(":")[2], "--backend", "twin")
@@ -155,6 +156,22 @@ def kill_ray(story: Story, member: subprocess.Popen[bytes]) -> None:
     wait_until(lambda: story.log().count("head at") > ups, "another Ray")
     wait_until(lambda: times_joined(story) == 2, "joined again")
     story.left["ray"] = alive(below)
+
+
+def pull(story: Story) -> None:
+    """A worker that isn't in Ray works for the same coordinator, after Ray was lost once."""
+    token = story.folder / "worker.token"
+    token.write_text(story.farm("token", "token", "new", "worker").stdout)
+    token.chmod(0o600)
+    words = (str(story.head["gateway"]), "--token-file", str(token), "--backend", "twin", "--drain")
+    story.said["pull"] = subprocess.run(
+        [sys.executable, "-m", "workers", "pull", *words],
+        cwd=story.folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "FARM_STATE": str(story.folder / "puller")},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
 
 
 def kill_supervisor(story: Story) -> None:
@@ -212,6 +229,12 @@ def test_every_campaign_ends_with_its_verdicts_whatever_was_killed(story: Story,
     assert said.returncode == 0, said.stderr
     assert set(verdicts(said)) == {"PASS"}
     assert "is run by the head at" in said.stderr
+
+
+def test_a_worker_comes_in_by_the_heads_own_gateway(story: Story) -> None:
+    assert "farm: gateway at http://127.0.0.1:" in story.said["up"].stderr
+    assert story.said["pull"].returncode == 0, story.said["pull"].stderr
+    assert story.said["pull"].stderr.endswith("\nworkers: 2 cases ran\n")  # its exam; nothing else was left
 
 
 def test_no_job_is_without_a_verdict_in_the_database(story: Story) -> None:

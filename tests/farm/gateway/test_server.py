@@ -16,8 +16,9 @@ import trustme
 
 from db.campaign import campaigns
 from db.session import open_existing
-from farm.gateway.server import Place, is_loopback, listening
-from kernels.errors import FarmError, UsageError
+from farm.gateway.place import Place
+from farm.gateway.server import listening
+from kernels.errors import FarmError
 
 ROOT = Path(__file__).parents[3]
 START_S = 60.0
@@ -159,14 +160,3 @@ def test_a_taken_port_is_named() -> None:
             listening(Place("127.0.0.1", port)),
         ):
             pass
-
-
-@pytest.mark.parametrize(
-    ("host", "is_it"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("farm", False)],
-)
-def test_loopback(host: str, is_it: bool) -> None:
-    assert is_loopback(host) is is_it
-    if not is_it:
-        with pytest.raises(UsageError, match="must not cross a network unencrypted"):
-            Place(host, 1).refuse_plain()

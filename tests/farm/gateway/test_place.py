@@ -1,0 +1,44 @@
+"""Where a gateway may listen."""
+
+from __future__ import annotations
+
+import pytest
+
+from farm.gateway.place import Place, is_loopback, place_at
+from kernels.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("host", "is_it"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("farm", False)],
+)
+def test_loopback(host: str, is_it: bool) -> None:
+    assert is_loopback(host) is is_it
+    if not is_it:
+        with pytest.raises(UsageError, match="must not cross a network unencrypted"):
+            Place(host, 0).refuse_plain()
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("127.0.0.1:8443", "http://127.0.0.1:8443"),
+        ("localhost:0", "http://localhost:0"),
+        ("[::1]:8443", "http://[::1]:8443"),
+    ],
+)
+def test_an_address_is_a_place(address: str, url: str) -> None:
+    place = place_at(address, "", "", False)
+    assert place.url(place.port) == url
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", ":8443", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="not HOST:PORT"):
+        place_at(address, "", "", False)
+
+
+def test_a_public_address_without_a_certificate_is_refused() -> None:
+    with pytest.raises(UsageError, match="must not cross a network unencrypted"):
+        place_at("10.0.0.5:8443", "", "", False)
+    assert place_at("10.0.0.5:8443", "", "", True).behind_proxy
