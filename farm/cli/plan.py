@@ -1,0 +1,144 @@
+"""Says what to rent for a budget, so that stale and never-run cells get fresh."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import click
+
+from db.pace import Pace, paces
+from db.session import open_existing
+from farm import prices
+from farm.cli import options
+from farm.matrix import Matrix
+from farm.prices import Offer
+from farm.reader import read_matrix
+from farm.rental import HOUR_US, Plan, Rental, Wanted
+from farm.rental import plan as plan_rentals
+from farm.rental_text import commands
+from farm.terminal import console, shown, table
+from kernels import catalog
+from kernels.catalog import Selection
+
+ASSUMED_US = 200_000  # a case, where no board has run one: 300 a minute
+
+
+@click.command("plan", short_help=__doc__)
+@click.option("--budget", type=click.FloatRange(0, min_open=True), required=True, help="Dollars.")
+@click.option("--device", "glob", metavar="GLOB", help="Only what matches in class or name.")
+@click.option("--prices", "price_file", type=options.FILE, help="A TOML file of offers: docs/DEPLOY.md.")
+@options.as_json
+@options.database
+def plan(budget: float, glob: str | None, price_file: str | None, as_json: bool, url: str) -> None:
+    """Say what to rent for a budget, so that stale and never-run cells get fresh.
+
+    \b
+    farm plan --budget 10
+    farm plan --budget 3 --device 'rtx-*' --prices today.toml
+
+    Which classes, for how long, by which road, for how many cells, and the commands to run. Prices are SkyPilot's
+    where it is installed, else those of a small file; seconds for a case were measured on the class, on other
+    boards, or are assumed, and the plan says which.
+    """
+    offers = offers_of(price_file)
+    with open_existing(url).reading() as s:
+        matrix, pace = read_matrix(s, time.time_ns() // 1000), paces(s)
+    matrix = matrix.of_device(glob) if glob else matrix
+    found = plan_rentals(wanted(matrix, cases_by_cell(), pace), offers, Fraction(str(budget)))
+    if as_json:
+        click.echo(json.dumps(document(found, pace), indent=1))
+    else:
+        show(found, pace)
+
+
+def offers_of(price_file: str | None) -> dict[str, Offer]:
+    if price_file:
+        return prices.cheapest(prices.offers(Path(price_file)))
+    return prices.cheapest(prices.sky_offers() or prices.offers())
+
+
+def cases_by_cell() -> Counter[str]:
+    """How many quick cases a cell, OP/KERNEL/KIND/BUILD, is made of."""
+    return Counter(
+        f"{one.case.op}/{one.case.kernel}/{one.case.kind}/{one.case.build.value}"
+        for one in catalog.expand(Selection())
+    )
+
+
+def wanted(matrix: Matrix, cases: Mapping[str, int], pace: Mapping[str, Pace]) -> Iterable[Wanted]:
+    """The cells of GPUs, by class, that nobody ran or whose source has changed."""
+    for cell in matrix.by_class().cells:
+        stale = "stale" in cell.flags
+        name = f"{cell.op}/{cell.kernel}/{cell.kind}/{cell.build}"
+        if cell.backend == "cuda" and (stale or cell.verdict is None) and cases.get(name):
+            yield Wanted(cell.device_class, name, stale, cases[name] * case_us(cell.device_class, pace))
+
+
+def case_us(device_class: str, pace: Mapping[str, Pace]) -> int:
+    if device_class in pace:
+        return pace[device_class].case_us
+    return max((one.case_us for one in pace.values()), default=ASSUMED_US)
+
+
+def reckoned_by(device_class: str, pace: Mapping[str, Pace]) -> str:
+    if device_class in pace:
+        return "measured"
+    return "as the slowest class that ran" if pace else "assumed"
+
+
+def show(found: Plan, pace: Mapping[str, Pace]) -> None:
+    out = console()
+    heads = ("class", "road", "USD/h", "minutes", "USD", "cells", "left", "provider", "case time")
+    grid = table(*heads, right=("USD/h", "minutes", "USD", "cells", "left"))
+    for rental in found.rentals:
+        row = record(rental, pace)
+        grid.add_row(*(str(row[name]) for name in (
+            "device_class", "road", "usd_hour", "minutes", "usd", "cells", "left", "provider", "case_time"
+        )))  # fmt: skip
+    out.print(grid)
+    cells = sum(len(rental.cells) for rental in found.rentals)
+    out.print(shown(f"{cells:,} cells for {float(found.usd):.2f} USD"))
+    for what, names in (("no offer", found.unoffered), ("no money left", found.unaffordable)):
+        if names:
+            out.print(shown(f"{what}: " + ", ".join(f"{name} ({count:,} cells)" for name, count in names)))
+    if lines := commands(found):
+        out.print(shown("\nto run:"))
+        for line in lines:
+            out.print(shown(f"  {line}"), soft_wrap=True)
+
+
+def record(rental: Rental, pace: Mapping[str, Pace]) -> dict[str, Any]:
+    offer = rental.offer
+    return {
+        "device_class": offer.device_class,
+        "road": offer.road,
+        "provider": offer.provider,
+        "spot": offer.spot,
+        "usd_hour": float(offer.usd_hour),
+        "price_source": offer.source,
+        "minutes": round(rental.us * 60 / HOUR_US, 1),
+        "usd": round(float(rental.usd), 4),
+        "cells": len(rental.cells),
+        "left": rental.left,
+        "case_time": reckoned_by(offer.device_class, pace),
+    }
+
+
+def document(found: Plan, pace: Mapping[str, Pace]) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "usd": round(float(found.usd), 4),
+        "rentals": [record(rental, pace) for rental in found.rentals],
+        "no_offer": dict(found.unoffered),
+        "no_money": dict(found.unaffordable),
+        "commands": commands(found),
+    }
+
+
+COMMAND = plan

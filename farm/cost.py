@@ -1,0 +1,58 @@
+"""Dollars: what the time in which leases held boards cost, by campaign, class, board or cell.
+
+spent(leases, prices, by) -> tuple[Spent, …]      # exact: whole microseconds, prices as fractions
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from db.lease_time import Held
+
+HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one campaign, class, board or cell took."""
+
+    name: str
+    leases: int
+    held_us: int
+    usd: Fraction  # of the boards that have a price
+    unpriced_us: int  # held on boards whose price nobody told
+
+
+def spent(
+    leases: Iterable[Held], prices: Mapping[str, Fraction], by: Callable[[Held], str]
+) -> tuple[Spent, ...]:
+    """The sums by name, the dearest first; `prices` has dollars an hour by board."""
+    groups: defaultdict[str, list[Held]] = defaultdict(list)
+    for lease in leases:
+        groups[by(lease)].append(lease)
+    found = [_sum(name, group, prices) for name, group in groups.items()]
+    return tuple(sorted(found, key=lambda one: (-one.usd, -one.held_us, one.name)))
+
+
+def total(found: Iterable[Spent]) -> Spent:
+    rows = list(found)
+    return Spent(
+        "total",
+        sum(row.leases for row in rows),
+        sum(row.held_us for row in rows),
+        sum((row.usd for row in rows), Fraction()),
+        sum(row.unpriced_us for row in rows),
+    )
+
+
+def _sum(name: str, leases: list[Held], prices: Mapping[str, Fraction]) -> Spent:
+    by_device: defaultdict[str, int] = defaultdict(int)
+    for lease in leases:
+        by_device[lease.device] += lease.charged_us
+    priced = {board: held for board, held in by_device.items() if board in prices}
+    usd = sum((prices[board] * held / HOUR_US for board, held in priced.items()), Fraction())
+    held_us = sum(by_device.values())
+    return Spent(name, len(leases), held_us, usd, held_us - sum(priced.values()))

@@ -1,0 +1,117 @@
+"""What an hour of a board costs: what its worker said, or a table of offers.
+
+offers(path) -> tuple[Offer, …]              # of a TOML file, or of the one that comes with the farm
+sky_offers(folder) -> tuple[Offer, …]        # of SkyPilot's catalog, where that is installed
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from farm.targets import target_gpus
+from kernels.errors import FarmError
+
+SAID = re.compile(r"(\d+(?:\.\d+)?)\s*USD/h", re.IGNORECASE)  # as FARM_LABELS has it: price=1.19 USD/h
+SKY_CATALOGS = Path("~/.sky/catalogs")
+ROADS = ("ray", "gateway", "bundle")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A class of board that somebody rents out."""
+
+    device_class: str
+    accelerator: str  # as SkyPilot calls it: RTX3090
+    usd_hour: Fraction
+    provider: str
+    road: str  # by which its evidence should come, of ROADS
+    spot: bool  # it may be taken back at any time
+    source: str  # whose figure the price is
+
+
+def offers(path: Path | None = None) -> tuple[Offer, ...]:
+    """The offers of a price file; FarmError names the entry and what is wrong with it."""
+    name = str(path) if path else "prices.toml"
+    try:
+        text = path.read_text("utf8") if path else (files("farm") / "prices.toml").read_text("utf8")
+        entries = tomllib.loads(text).get("offer", [])
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FarmError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    if not isinstance(entries, list) or not entries:
+        raise FarmError(f"{name} has no [[offer]]; one has device_class, accelerator, usd_hour and provider")
+    return tuple(_offer(entry, f"{name}, offer {number}") for number, entry in enumerate(entries, 1))
+
+
+def said(words: Iterable[tuple[str, str]]) -> Fraction | None:
+    """Dollars an hour by a board's own fingerprint; None where its worker wasn't told."""
+    match = SAID.fullmatch(dict(words).get("price", "").strip())
+    return Fraction(match[1]) if match else None
+
+
+def cheapest(found: Iterable[Offer]) -> dict[str, Offer]:
+    """The cheapest offer of each class."""
+    best: dict[str, Offer] = {}
+    for offer in found:
+        if offer.device_class not in best or offer.usd_hour < best[offer.device_class].usd_hour:
+            best[offer.device_class] = offer
+    return best
+
+
+def sky_offers(folder: Path = SKY_CATALOGS) -> tuple[Offer, ...]:
+    """Single boards of every provider in SkyPilot's catalog; empty where there is none."""
+    names = {offer.accelerator.upper(): offer.device_class for offer in offers()}
+    known = {target.device_class for target in target_gpus()}
+    found = []
+    for path in sorted(folder.expanduser().glob("*/*/vms.csv")):
+        with path.open(newline="", encoding="utf8") as rows:
+            for row in csv.DictReader(rows):
+                device_class = names.get(row.get("AcceleratorName", "").upper(), "")
+                if device_class in known and row.get("AcceleratorCount", "") in ("1", "1.0"):
+                    found += _sky(row, device_class, path.parent.name)
+    return tuple(found)
+
+
+def _sky(row: Mapping[str, str], device_class: str, provider: str) -> list[Offer]:
+    prices = ((row.get("Price", ""), False), (row.get("SpotPrice", ""), True))
+    name, source = row["AcceleratorName"], "SkyPilot's catalog"
+    return [
+        Offer(device_class, name, Fraction(price), provider, road_of(provider), spot, source)
+        for price, spot in prices
+        if re.fullmatch(r"\d+(\.\d+)?", price)
+    ]
+
+
+def road_of(provider: str) -> str:
+    """A big cloud's machines may join Ray on a private network; a marketplace's host calls the gateway."""
+    return "ray" if provider in ("aws", "gcp", "azure") else "gateway"
+
+
+def _offer(entry: Any, where: str) -> Offer:
+    if not isinstance(entry, dict):
+        raise FarmError(f"{where} is no table")
+    texts = {}
+    for name in ("device_class", "accelerator", "provider"):
+        texts[name] = entry.get(name, "")
+        if not isinstance(texts[name], str) or not texts[name]:
+            raise FarmError(f"{where}: {name} is {entry.get(name)!r}; a name is wanted")
+    price = entry.get("usd_hour")
+    if isinstance(price, bool) or not isinstance(price, int | float) or not 0 < price < 1000:
+        raise FarmError(f"{where}: usd_hour is {price!r}; dollars an hour are wanted, over 0 and below 1000")
+    road = entry.get("road", road_of(texts["provider"]))
+    if road not in ROADS:
+        raise FarmError(f"{where}: road is {road!r}; there are {', '.join(ROADS)}")
+    return Offer(
+        **texts,
+        usd_hour=Fraction(str(price)),
+        road=road,
+        spot=bool(entry.get("spot", False)),
+        source=str(entry.get("source", "")),
+    )

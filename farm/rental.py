@@ -1,0 +1,100 @@
+"""What to rent for a budget: which classes, for how long, by which road, for which cells.
+
+plan(wanted, offers, budget) -> Plan      # pure; ten thousand cells take a blink
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from farm.prices import Offer
+
+START_US = 300_000_000  # from the order to the first case: the machine starts, installs, is examined
+HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A cell that some class lacks, or has of an older source."""
+
+    device_class: str
+    cell: str  # OP/KERNEL/KIND/BUILD
+    stale: bool  # else never run
+    case_us: int  # that its cases take there
+
+
+@dataclass(frozen=True)
+class Rental:
+    """One board for some time."""
+
+    offer: Offer
+    cells: tuple[Wanted, ...]
+    left: int  # cells of the class that the budget has no room for
+    us: int  # with the start
+
+    @property
+    def usd(self) -> Fraction:
+        return self.offer.usd_hour * self.us / HOUR_US
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a budget buys, the best value first, and what nobody offers."""
+
+    rentals: tuple[Rental, ...]
+    unoffered: tuple[tuple[str, int], ...]  # (class, cells) that no offer is known for
+    unaffordable: tuple[tuple[str, int], ...]  # that not even one cell is left for
+
+    @property
+    def usd(self) -> Fraction:
+        return sum((rental.usd for rental in self.rentals), Fraction())
+
+
+def plan(wanted: Iterable[Wanted], offers: Mapping[str, Offer], budget: Fraction) -> Plan:
+    """As many cells as the budget buys: the classes that give most cells for a dollar come first, and a class
+    that doesn't fit whole gets its quickest cells. A start is paid once for each class.
+    """
+    by_class: defaultdict[str, list[Wanted]] = defaultdict(list)
+    for one in wanted:
+        by_class[one.device_class].append(one)
+    unoffered = [(name, len(cells)) for name, cells in by_class.items() if name not in offers]
+    waiting = {
+        name: sorted(cells, key=lambda one: (one.case_us, one.cell))
+        for name, cells in by_class.items()
+        if name in offers
+    }
+    rentals: list[Rental] = []
+    left = budget
+    while waiting:
+        fits = {name: _fitting(offers[name], cells, left) for name, cells in waiting.items()}
+        name = max(fits, key=lambda each: (_value(fits[each]), each))
+        best = fits[name]
+        if not best.cells:
+            break
+        rentals.append(best)
+        left -= best.usd
+        del waiting[name]
+    return Plan(
+        tuple(rentals),
+        tuple(sorted(unoffered)),
+        tuple(sorted((name, len(cells)) for name, cells in waiting.items())),
+    )
+
+
+def _fitting(offer: Offer, cells: Sequence[Wanted], usd: Fraction) -> Rental:
+    """The board with as many of its quickest cells as that many dollars buy."""
+    most = usd * HOUR_US / offer.usd_hour
+    us, count = START_US, 0
+    for cell in cells:
+        if us + cell.case_us > most:
+            break
+        us, count = us + cell.case_us, count + 1
+    return Rental(offer, tuple(cells[:count]), len(cells) - count, us)
+
+
+def _value(rental: Rental) -> Fraction:
+    """Cells for a dollar."""
+    return Fraction(len(rental.cells)) / rental.usd
