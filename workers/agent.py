@@ -96,6 +96,12 @@ class Agent:
     def device(self) -> Device:
         return self._hello.device
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has cases, or lines that nobody has acknowledged."""
+        with self._changed:
+            return bool(self._waiting or self._running or self._spool.attempts())
+
     def stop(self) -> None:
         """Finishes the running cases, gives the others back, and ends."""
         with self._changed:

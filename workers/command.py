@@ -21,6 +21,7 @@ from workers import backend as backends
 from workers import bundle, packs, selftest
 from workers.backend import Unavailable
 from workers.interrupt import sigterm_interrupts
+from workers.leaving import Limits
 from workers.standalone import Order, run_cases
 from workers.worth import most_valuable_first
 
@@ -122,6 +123,12 @@ def _add_pull(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", action="append", default=[], help="host and cuda unless named")
     parser.add_argument("--device", default="*", metavar="GLOB", help="class, board name, slug or UUID")
     parser.add_argument("--drain", action="store_true", help="end when there is nothing left to do")
+    for option, dest, what in (
+        ("--minutes", "life", "start no case after that long"),
+        ("--patience-minutes", "away", "end after that long without a gateway"),
+        ("--idle-minutes", "idle", "end after that long without a case"),
+    ):
+        parser.add_argument(option, dest=dest, type=float, default=0.0, metavar="N", help=f"{what}; 0: never")
 
 
 def pull_(given: argparse.Namespace) -> int:
@@ -132,7 +139,8 @@ def pull_(given: argparse.Namespace) -> int:
     if given.ca and not Path(given.ca).is_file():
         raise FarmError(f"{given.ca}: no such file; --ca is the gateway's certificate in PEM")
     carry = gateway_calls.carrier(given.url, gateway_calls.read_token(given.token_file), given.ca)
-    ran = pull.pull(carry, pull.Pull(tuple(given.backend), given.device, given.drain))
+    limits = Limits(given.life, given.away, given.idle)
+    ran = pull.pull(carry, pull.Pull(tuple(given.backend), given.device, given.drain, limits))
     print(f"workers: {ran} cases ran", file=sys.stderr)
     return 0
 

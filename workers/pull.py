@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -13,6 +14,7 @@ from kernels.errors import FarmError
 from workers.board_thread import BoardThread
 from workers.boards import matching, survey, wanted_backends
 from workers.json_calls import Caller
+from workers.leaving import NONE, Clock, Leaving, Limits
 from workers.log import writing_to
 
 GLANCE_S = 0.5
@@ -25,27 +27,48 @@ class Pull:
     backends: tuple[str, ...] = ()  # empty: the default ones
     device: str = "*"  # glob
     drain: bool = False  # end when nothing is left to do, instead of waiting for the next campaign
+    limits: Limits = NONE
 
 
-def pull(carry: Callable[[str, str], str], order: Pull) -> int:
-    """Works until interrupted, or drained where that was asked for; how many cases ran.
+def pull(carry: Callable[[str, str], str], order: Pull, clock: Clock = time.monotonic) -> int:
+    """Works until interrupted, drained where that was asked for, or at a limit; how many cases ran.
 
-    FarmError where no board fits, where the gateway refuses one, or where an agent fails.
+    FarmError where no board fits, where the gateway refuses one or is away for too long, or where an agent
+    fails.
     """
     chosen = matching(survey(wanted_backends(order.backends)), order.device)
-    caller = Caller(carry)
+    leaving = Leaving(order.limits, clock)
+    caller = Caller(leaving.hearing(carry))
     threads = [BoardThread(caller, one.device, one.backends, stays=not order.drain) for one in chosen]
     with writing_to("pull"), StoppingOnSignals(threads):
         for thread in threads:
             thread.start()
         names = ", ".join(thread.name for thread in threads)
         print(f"workers: at work for {names}; Ctrl-C ends it", file=sys.stderr, flush=True)
-        for thread in threads:
-            while not thread.ended.wait(GLANCE_S):
-                pass
+        given_up = _wait(threads, leaving)
     if failures := [f"{thread.name}: {thread.failure}" for thread in threads if thread.failure]:
         raise FarmError("; ".join(failures))
+    if given_up:
+        raise given_up
     return sum(thread.summary.ran for thread in threads if thread.summary)
+
+
+def _wait(threads: Sequence[BoardThread], leaving: Leaving) -> FarmError | None:
+    """Until all have ended, and asks them to when a limit is reached; what they were given up for."""
+    given_up, asked = None, False
+    for thread in threads:
+        while not thread.ended.wait(GLANCE_S):
+            if asked:
+                continue
+            try:
+                reason = leaving.check(any(one.agent.is_busy for one in threads))
+            except FarmError as error:
+                given_up, reason = error, str(error)
+            if asked := bool(reason):
+                print(f"workers: {reason}; ends", file=sys.stderr, flush=True)
+                for one in threads:
+                    one.agent.stop()
+    return given_up
 
 
 class StoppingOnSignals:
