@@ -60,7 +60,7 @@ class Wide(LaunchKernel):
     def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
         """Bytes and activations that no 16-byte load takes, and rows of three spans and a block."""
         size = kinds[0].elements
-        odd = Shape.of(rows=5, cols=2 * size)
+        odd = Shape.of(rows=17, cols=SPAN + size)  # two warps a row, and two groups of rows a thread block
         return (
             Workload(odd, layout=Layout(weights_offset=1, x_offset=4)),
             Workload(Shape.of(rows=6, cols=3 * SPAN + size), ("ordinary", "onehot")),
