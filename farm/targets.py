@@ -19,6 +19,8 @@ class TargetGpu:
     sm: str  # sm_86
     memory_gb: float
     bandwidth_gbs: float  # of the memory
+    sms: int
+    boost_mhz: float  # what the clock reaches
     source: str  # whose figures these are; `from memory` where nobody has looked them up again
 
 

@@ -81,7 +81,7 @@ WHAT = (
     help="Of the cases that passed: run on a second board of the class, where it has one.",
 )
 @click.option("--only", type=click.Choice([only.value for only in Only]), help="Cells in that state alone.")
-@click.option("--bench", is_flag=True, help="Time what passes: docs/BENCHMARKS.md.")
+@click.option("--bench", is_flag=True, help="Time what passes, as farm bench does.")
 @click.option("--detach", is_flag=True, help="Store it for the devices of a running farm, and return.")
 @options.rule
 @options.local

@@ -112,6 +112,13 @@ def test_a_box_that_can_run_nothing_says_why_and_exits_1(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_box_without_a_gpu_says_so_and_exits_1(bare: Path, tmp_path: Path) -> None:
+    done = workers(bare, tmp_path, "--path", str(bare / "lent"), "selftest", "--minutes", "0.1")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    assert done.stderr.startswith("workers: ")
+    assert not (tmp_path / "selftest.jsonl").exists()
+
+
 @pytest.fixture
 def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> selftest.Wanted:
     monkeypatch.setenv("FARM_STATE", str(tmp_path))
