@@ -29,6 +29,7 @@ class Effort:
 
 # A processor's figures exercise the path and say nothing about a GPU: few and small.
 EFFORTS: Mapping[str, Effort] = {"host": Effort(5, 0.0, 0.0, 4, 0, 2, 1 << 20)}
+CACHES = 4  # that lie between two reads of the same bytes
 FEWEST_COPIES = 2  # so that no pass reads what the one before it has read
 TURN = 1  # whose poison lies in the outputs of the timed run
 # Of reasons why clocks were lowered, parts of those that make a figure worthless. A power cap is only told.
@@ -53,7 +54,7 @@ class Bench:
 
     def copies_of(self, nbytes: int) -> int:
         """How many sets of so many bytes are gone through in turn."""
-        wanted = max(self.effort.rotated_bytes, 4 * self.cache_bytes)
+        wanted = max(self.effort.rotated_bytes, CACHES * self.cache_bytes)
         return min(max(FEWEST_COPIES, -(-wanted // max(1, nbytes))), self.effort.most_copies)
 
     def time(self, plan: Plan, copies: Sequence[Mapping[str, np.ndarray]]) -> tuple[Timing, Rounds]:
@@ -79,10 +80,15 @@ def refusal(found: Benchmark, timing: Timing, compared: Comparison, sheet_gb_per
     throttled = (*(timing.before.throttled_by or ()), *(timing.after.throttled_by or ()))
     hot = sorted({reason for reason in throttled if any(part in reason for part in HEAT)})
     errors = (timing.after.ecc_uncorrected or 0) - (timing.before.ecc_uncorrected or 0)
+    outgrown = found.copied_bytes >= CACHES * found.cache_bytes
     reasons = (
         f"the pass that was judged was {compared.verdict}" if compared.verdict is not Verdict.PASS else "",
         f"slowed down by {', '.join(hot)}" if hot else "",
         f"{errors} uncorrected memory errors" if errors > 0 else "",
+        ""
+        if outgrown
+        else f"{found.copied_bytes / 1e6:.0f} MB of copies, where four times the cache of "
+        f"{found.cache_bytes / 1e6:.0f} MB is wanted; take a larger shape",
         f"{found.gb_per_s:.0f} GB/s, the data sheet says {sheet_gb_per_s:.0f}"
         if 0 < sheet_gb_per_s < found.gb_per_s
         else "",

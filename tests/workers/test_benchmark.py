@@ -13,7 +13,7 @@ import pytest
 from kernels import registry
 from kernels.benchmark import Spread, gb_per_s, spread
 from kernels.limits import Board, Work, limits
-from kernels.model import Case, Device, Evidence, FromFile, Plan, Verdict
+from kernels.model import Case, Device, Evidence, FromFile, Plan, Shape, Verdict
 from tests.workers.cases import matvec_case, request_for
 from tests.workers.fakes.timed import FakeTimed
 from workers.backend import CannotRun, Run, filled
@@ -136,7 +136,8 @@ def test_heat_refuses_a_figure_and_a_power_cap_is_told(
 
 def test_more_than_the_data_sheet_is_a_failed_measurement() -> None:
     assert sheet_gb_per_s(GPU) == pytest.approx(360.0, rel=1e-3)
-    slow, fast = (benched(Fake(lambda _, us=us: us), device=GPU).benchmark for us in (10.0, 1e-3))  # type: ignore[misc]
+    uncached = replace(GPU, fingerprint=tuple(fact for fact in GPU.fingerprint if fact[0] != "l2_bytes"))
+    slow, fast = (benched(Fake(lambda _, us=us: us), device=uncached).benchmark for us in (10.0, 1e-3))  # type: ignore[misc]
     assert slow is not None
     assert fast is not None
     assert (slow.refused, fast.refused) == ("", "906 GB/s, the data sheet says 360")
@@ -160,6 +161,15 @@ def test_a_case_over_a_file_is_not_timed() -> None:
     of_file = replace(CASE, x=FromFile("0" * 64))
     with pytest.raises(CannotRun, match="the inputs are a file's"):
         fresh(of_file, registry.kernel("matvec/block").plan(CASE), Bench(Fake(), GPU))
+
+
+def test_copies_that_fit_the_cache_are_refused() -> None:
+    large = replace(GPU, fingerprint=(("l2_bytes", str(50 << 20)),))
+    found = benched(Fake(), replace(CASE, shape=Shape.of(rows=1, cols=32)), large).benchmark
+    assert found is not None
+    assert found.copies * found.copied_bytes < 4 * found.cache_bytes
+    wanted = "0 MB of copies, where four times the cache of 52 MB is wanted; take a larger shape"
+    assert found.refused == wanted
 
 
 def test_a_backend_that_measures_nothing_says_so() -> None:
