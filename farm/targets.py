@@ -19,9 +19,9 @@ class TargetGpu:
     sm: str  # sm_86
     memory_gb: float
     bandwidth_gbs: float  # of the memory
-    sms: int
-    boost_mhz: float  # what the clock reaches
     source: str  # whose figures these are; `from memory` where nobody has looked them up again
+    sms: int = 0  # 0, as the next one, where nobody said
+    boost_mhz: float = 0.0  # what the clock reaches
 
 
 @cache
