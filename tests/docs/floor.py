@@ -30,8 +30,9 @@ SHAPES = {  # by op; of what is no matrix, a length that a model has
 
 
 def kernels() -> tuple[str, ...]:
-    """Kernels of one launch or two that have a text; an ffn's launches are those of others."""
-    return tuple(kernel.id for kernel in registry.built_in().values() if kernel.op in SHAPES)
+    """Kernels with texts of their own: an ffn launches others', narrow activations share a text."""
+    found = registry.built_in().values()
+    return tuple(kernel.id for kernel in found if kernel.op in SHAPES and not kernel.narrow)
 
 
 def cases(kernel_id: str) -> tuple[Case, ...]:
@@ -78,7 +79,8 @@ def row(case: Case, parts: list[tuple[BuildRecord, Floor]]) -> str:
     for build, floor in parts:
         per_weight = f"{build.instructions_per_weight:.1f}" if build.instructions_per_weight else "–"
         cells.append(f"{per_weight}, {build.registers}, {build.occupancy:.0%}")
-        cells.append(f"{floor.least.name}, {floor.of_memory:.0%} of the data sheet")
+        unknown = "; issue not known" * (case.op == "matvec" and not build.instructions_per_weight)
+        cells.append(f"{floor.least.name}, {floor.of_memory:.0%} of the data sheet{unknown}")
     return f"| {' | '.join(cells)} |"
 
 

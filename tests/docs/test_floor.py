@@ -68,3 +68,6 @@ def test_the_page_has_tables_of_kernels_that_there_are() -> None:
 def test_a_row_says_bytes_code_and_least_limit() -> None:
     parts = [(BUILD, predicted(CASE, (BUILD,), GPUS["rtx-3060"]))]
     assert floor.row(CASE, parts) == "| Q4_K | 9.47 | 12.9, 40, 100% | issue, 77% of the data sheet |"
+    silent = replace(BUILD, instructions_per_weight=None)
+    parts = [(silent, predicted(CASE, (silent,), GPUS["rtx-3060"]))]
+    assert floor.row(CASE, parts).endswith("| memory, 100% of the data sheet; issue not known |")
