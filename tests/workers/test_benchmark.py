@@ -209,6 +209,9 @@ def test_limits_of_a_3060_are_as_worked_out_by_hand() -> None:
 def test_what_a_case_asks_is_read_off_its_matrices() -> None:
     found = work_of(replace(CASE, kernel="coalesced"), 100)
     assert (found.weights, found.macs, found.l1_bytes_per_weight) == (9 * 96, 0, 4.0)
+    product = replace(CASE, op="mul_mm", shape=Shape.of(rows=9, cols=96, batch=3))
+    assert work_of(replace(product, kernel="reference"), 100).macs == 9 * 96 * 3
+    assert work_of(replace(product, kernel="mma"), 100).macs == 0
     assert board_of(GPU, BoardState(sm_clock_mhz=1777)) == Board(86, 28, 1777.0, "28 SMs at 1777 MHz")
     assert bytes_of(registry.kernel("matvec/block").plan(CASE)) == 9 * 54 + 96 * 4 + 9 * 4
 
