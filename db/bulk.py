@@ -11,7 +11,8 @@ file is told row by row: there a statement costs a message, here a call.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from operator import itemgetter
 from typing import Any
@@ -35,9 +36,20 @@ def insert_rows(s: Session, table: sa.Table, rows: Rows) -> None:
         s.exec_driver_sql(text, [values(row) for row in rows])
         return
     driver: Any = s.connection.driver_connection  # psycopg's: no other interface has COPY
-    with driver.cursor() as cursor, cursor.copy(f"COPY {table.name} ({', '.join(names)}) FROM STDIN") as copy:
+    text = f"COPY {table.name} ({', '.join(names)}) FROM STDIN"
+    with _as_any_statement(s, text), driver.cursor() as cursor, cursor.copy(text) as copy:
         for row in rows:
             copy.write_row(values(row))
+
+
+@contextmanager
+def _as_any_statement(s: Session, text: str) -> Iterator[None]:
+    """Has the driver's own errors come as any other statement's: Database.explained knows no others."""
+    driver: Any = s.dialect.loaded_dbapi
+    try:
+        yield
+    except driver.Error as error:
+        raise sa.exc.DBAPIError.instance(text, None, error, driver.Error, dialect=s.dialect) from error
 
 
 def update_rows(s: Session, table: sa.Table, key: tuple[str, ...], rows: Rows) -> None:

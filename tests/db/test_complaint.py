@@ -10,7 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from db import campaign, evidence
-from db.session import Database, open_database, shown
+from db.bulk import insert_rows
+from db.complaint import DatabaseTrouble
+from db.session import Database, Session, open_database, shown
+from db.tables import fixture
 from kernels.errors import FarmError, UsageError
 from tests.db.making import Farm, case, line
 from tests.postgres import Postgres
@@ -95,6 +98,49 @@ def test_a_connection_that_the_server_ended_is_said_and_replaced(postgres: Postg
         read_while_the_connection_ends(database, postgres)
     with database.reading() as s:
         assert campaign.campaigns(s) == ()
+    database.close()
+
+
+def copy_rows(s: Session) -> None:
+    insert_rows(s, fixture, [{"inputs_key": "a" * 64, "inputs_digest": "b" * 64}])
+
+
+@pytest.mark.postgres
+def test_a_connection_that_ends_under_many_rows_is_trouble_as_under_one(postgres: Postgres) -> None:
+    """COPY goes past SQLAlchemy, whose errors alone are explained."""
+    database = open_database(postgres.clean())
+
+    def copy_into_the_void() -> None:
+        with database.writing() as s:
+            postgres.end_connections()
+            with pytest.raises(sa.exc.OperationalError):  # and not psycopg's own
+                copy_rows(s)
+
+    with pytest.raises(DatabaseTrouble, match=r"connection .*(lost|closed)|terminating connection") as error:
+        copy_into_the_void()
+    assert "\n" not in str(error.value)
+    with database.writing() as s:
+        copy_rows(s)
+    database.close()
+
+
+@pytest.mark.postgres
+def test_a_full_disk_under_many_rows_is_said_with_its_remedy(postgres: Postgres) -> None:
+    database = open_database(postgres.clean())
+
+    def copy_onto_a_full_disk() -> None:
+        with database.writing() as s:  # the trigger goes with the transaction
+            s.exec_driver_sql(
+                "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS"
+                " 'BEGIN RAISE EXCEPTION USING ERRCODE = ''53100'', MESSAGE = ''no space left''; END'"
+            )
+            s.exec_driver_sql(
+                "CREATE TRIGGER no_room BEFORE INSERT ON fixture FOR EACH ROW EXECUTE FUNCTION full_disk()"
+            )
+            copy_rows(s)
+
+    with pytest.raises(DatabaseTrouble, match=r"no space left; make room .* farm resume goes on"):
+        copy_onto_a_full_disk()
     database.close()
 
 
