@@ -47,8 +47,10 @@ class Machine(RuleBasedStateMachine):
         with self.database.writing() as s:
             return work(s)
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(size=st.integers(1, CASES), twice=st.sampled_from([0.0, 0.5, 1.0]))
+    def begin(self, size: int, twice: float) -> None:
+        """Examples differ in the rules that they have: each gets a campaign, or many would have no job."""
+
         def empty(s: Session) -> int:
             for table in reversed(tables.metadata.sorted_tables):
                 s.execute(sa.delete(table))
@@ -57,6 +59,7 @@ class Machine(RuleBasedStateMachine):
             return raise_epoch(s, 1)
 
         self.epoch = self.do(empty)
+        self.submit(size, 0, twice)
 
     # What operators do.
 
@@ -69,7 +72,7 @@ class Machine(RuleBasedStateMachine):
         )
         self.stored(made, priority, twice)
 
-    @precondition(lambda self: self.model.campaigns)
+    @precondition(lambda self: any(job.verdict and job.verdict.bad for job in self.model.jobs.values()))
     @rule(random=any_of)
     def retry(self, random: Any) -> None:
         first = random.choice(list(self.model.campaigns))
@@ -115,6 +118,7 @@ class Machine(RuleBasedStateMachine):
     def open_campaigns(self) -> list[int]:
         return [n for n, c in self.model.campaigns.items() if not (c.closed or c.cancelled)]
 
+    @precondition(lambda self: any(job.looked for job in self.model.jobs.values()))
     @rule(at_work=st.sets(st.sampled_from(sorted(BOARDS))))
     def withdraw(self, at_work: set[str]) -> None:
         workers = [WORKERS[name] for name in at_work]
@@ -122,6 +126,7 @@ class Machine(RuleBasedStateMachine):
         self.do(lambda s: second.withdraw(s, can_look, self.now_us))
         self.model.withdraw(at_work)
 
+    @precondition(lambda self: self.sent)
     @rule(board=st.sampled_from(sorted(BOARDS)))
     def set_aside(self, board: str) -> None:
         done = self.do(lambda s: trust.set_aside(s, board, "why", self.now_us))
@@ -138,7 +143,7 @@ class Machine(RuleBasedStateMachine):
 
     # What workers do.
 
-    @precondition(lambda self: self.model.jobs)
+    @precondition(lambda self: self.model.is_wanted())
     @rule(
         board=st.sampled_from(sorted(BOARDS)),
         limit=st.integers(1, 8),
@@ -159,6 +164,18 @@ class Machine(RuleBasedStateMachine):
             self.model.leased(leased.attempt_id, leased.job_id, board)
         if starts:
             self.start_these([leased.attempt_id for leased in leases])
+
+    @precondition(lambda self: self.model.is_wanted())
+    @rule(
+        board=st.sampled_from(sorted(BOARDS)),
+        data=st.lists(st.sampled_from(VERDICTS), min_size=1, max_size=4),
+    )
+    def work(self, board: str, data: list[Verdict]) -> None:
+        """Leases, starts and answers, as workers mostly do: apart, these rules seldom meet."""
+        before = {*self.leases}
+        self.lease(board, len(data), both=False, starts=True)
+        fresh = [name for name in self.leases if name not in before]
+        self.send([self.line(name, verdict) for name, verdict in zip(fresh, data, strict=False)])
 
     @precondition(lambda self: self.leases)
     @rule(random=any_of)
@@ -181,6 +198,7 @@ class Machine(RuleBasedStateMachine):
     def expire(self, random: Any) -> None:
         self.lose(self.some(random))
 
+    @precondition(lambda self: any(attempt.live for attempt in self.model.attempts.values()))
     @rule(board=st.sampled_from(sorted(BOARDS)))
     def vanish(self, board: str) -> None:
         """A board's worker is gone with all that it held."""
@@ -241,6 +259,7 @@ class Machine(RuleBasedStateMachine):
 
     # What coordinators do.
 
+    @precondition(lambda self: self.leases)
     @rule(reclaims=st.booleans())
     def new_epoch(self, reclaims: bool) -> None:
         """A restart: it keeps what is leased, or takes everything back."""
@@ -254,6 +273,7 @@ class Machine(RuleBasedStateMachine):
             self.do(lambda s: loss.reclaim_all(s, self.epoch, self.now_us))
             self.model.lose(self.leases, self.now_us, charged=False)
 
+    @precondition(lambda self: self.open_campaigns())
     @rule()
     def close(self) -> None:
         assert set(self.do(lambda s: campaign.close_finished(s, self.now_us))) == self.model.close()

@@ -90,6 +90,10 @@ class Model:
         """There are two boards: who may look twice is the only one, whatever was lost there."""
         return job.looked != board if job.looked else not (others and job.avoid == board)
 
+    def is_wanted(self) -> bool:
+        """Whether a worker that asks may get a job."""
+        return any(job.state == "waiting" for job in self.jobs.values())
+
     def leased(self, attempt_id: str, job_id: int, board: str) -> None:
         self.jobs[job_id].state = "leased"
         self.attempts[attempt_id] = Attempt(job_id, board)

@@ -38,7 +38,7 @@ def drive(database: Database, examples: int) -> None:
 
 
 def test_the_queue_does_what_its_model_does(database: Database) -> None:
-    drive(database, examples=25)
+    drive(database, examples=15)
 
 
 def leased_twice(monkeypatch: pytest.MonkeyPatch) -> None:
