@@ -135,6 +135,11 @@ def campaign_row(s: Session, campaign_id: int) -> CampaignRow:
     raise UsageError(f"no campaign {campaign_id}; {there}")
 
 
+def cancelled(s: Session) -> tuple[int, ...]:
+    """The ids of the campaigns that were cancelled."""
+    return tuple(s.execute(sa.select(campaign.c.id).where(campaign.c.cancelled_us.is_not(None))).scalars())
+
+
 def put_first(s: Session, campaign_id: int) -> None:
     """Raises a campaign's priority over that of every other open one: its jobs are leased first."""
     others = sa.select(sa.func.max(campaign.c.priority))

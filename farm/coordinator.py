@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from db import campaign, device, pack, queue, second, trust
 from db.campaign import CampaignRow
-from db.cases import remember_inputs
+from db.cases import inputs_key, remember_inputs
 from db.epoch import demand_epoch, raise_epoch
 from db.job import add_targets
 from db.loss import Losses, lose
@@ -23,7 +23,8 @@ from farm.exam import Examiner, Result, is_question
 from farm.metrics import Figures
 from farm.recorder import Recorder
 from farm.settle import settle
-from farm.writer import Writer
+from farm.terms import Term, Terms
+from farm.writer import Answer, Joint, Steps, Writer
 from kernels.model import Evidence, Verdict
 from workers import protocol
 from workers.exam import exam_catalog
@@ -45,6 +46,12 @@ from workers.protocol import (
 TTL_S = 6.0
 RETRY_AFTER_S = 0.5  # a worker that found nothing asks again, since another's lease may come back
 LEFT_OVER_S = 3600.0  # for what was leased in the epoch before, whose deadlines nobody noted
+LOOK_S = 1.0  # between two looks at what was cancelled
+FLUSH_S = 0.5  # that what workers began may wait for somebody else's transaction
+BEHIND = 128  # works that wait for the writer: from then on whoever asks for jobs is told to ask later
+MOST_RETRY_S = 5.0
+MOST_BEGUN = 4096  # attempts that one transaction notes as started
+REMEMBERED = 100_000  # inputs whose digests are known to be stored
 PATIENCE = 2.0  # a lease is taken back after so many times the deadlines of all that its worker holds
 
 
@@ -52,18 +59,10 @@ def wall_clock() -> int:
     return time.time_ns() // 1000
 
 
-@dataclass(frozen=True)
-class Term:
-    """Until when a lease holds, on the coordinator's clock."""
-
-    worker_id: str  # empty for one of the epoch before
-    until: float  # later with every renewal
-    latest: float  # however often it is renewed
-
-
 class Coordinator:
     """workers.protocol.Coordinator over one database; safe to call from several threads.
 
+    Every call is made of steps that wait for the writer, so that a thread or an event loop may follow them.
     `clock` is monotonic seconds and decides when a lease has expired; `now_us` dates what is stored.
     """
 
@@ -87,70 +86,101 @@ class Coordinator:
         self._clock = clock
         self._now_us = now_us
         self._ttl_s = ttl_s
-        self._lock = threading.Lock()
         self._examiner = examiner
         self._workers: dict[str, Hello] = {}
+        self._known_as: dict[str, queue.Worker] = {}  # the same, as the queue sees them
         self._joined: dict[str, int] = {}  # worker id -> the newest campaign that knows its device
         self._heard: dict[str, float] = {}  # when each worker called last
         self._twice = 0.0  # largest share of any open campaign's cases that two boards run
         self._looks = 1  # second looks that may be open; there may be some of the epoch before
         self.recorder = recorder or Recorder()
-        self._writer = Writer(database, self.recorder.committed)
+        self._terms = Terms()
+        self._looked_s = self._flushed_s = clock()
+        self._inputs: set[str] = set()  # keys of those whose digests are stored
+        self._writer = Writer(database, self.recorder.committed, self._write_down)
         self.epoch, held = self._writer.do(self._begin)
         # Leases of the epoch before may belong to workers that still run: each gets one full TTL to say so.
-        term = Term("", clock() + ttl_s, clock() + LEFT_OVER_S)
-        self._leases = dict.fromkeys(held, term)
+        term = Term("", 0, clock() + ttl_s, clock() + LEFT_OVER_S)
+        self._terms.hold(dict.fromkeys(held, term))
         self.recorder.began(self.epoch, len(held), self.figures)
 
     def _begin(self, s: Session) -> tuple[int, list[str]]:
         return raise_epoch(s, self._now_us()), [held.attempt_id for held in queue.live(s)]
 
     def hello(self, message: Hello) -> Welcome:
+        return self._writer.follow(self.hello_steps(message))
+
+    def lease(self, message: Ask) -> Leases:
+        return self._writer.follow(self.lease_steps(message))
+
+    def renew(self, message: Renew) -> Renewed:
+        return self._writer.follow(self.renew_steps(message))
+
+    def complete(self, message: Complete) -> Acknowledged:
+        return self._writer.follow(self.complete_steps(message))
+
+    async def answer(self, message: Any) -> Any:
+        """The answer to a message of workers.protocol, without a thread that waits for the writer."""
+        match message:
+            case Hello():
+                return await self._writer.follow_later(self.hello_steps(message))
+            case Ask():
+                return await self._writer.follow_later(self.lease_steps(message))
+            case Renew():
+                return await self._writer.follow_later(self.renew_steps(message))
+            case Complete():
+                return await self._writer.follow_later(self.complete_steps(message))
+        return await asyncio.to_thread(self.fetch, message)
+
+    def hello_steps(self, message: Hello) -> Steps[Welcome]:
         """Takes a worker in and makes the jobs that open campaigns want of its device; or says why not."""
         if reason := self._refuses(message) or self._is_aside(message):
             self.recorder.refused(message, reason)
             return Welcome(False, reason, self.epoch, self._ttl_s)
         if self._examiner:
             self._examiner.join(message.worker_id)
-        joined = self._writer.do(lambda s: self._join(s, message))
+        joined = yield lambda s: self._join(s, message)
         self._workers[message.worker_id], self._joined[message.worker_id] = message, joined
+        self._known_as[message.worker_id] = _worker(message)
         self._heard[message.worker_id] = self._clock()
         self.recorder.joined(message)
         return Welcome(True, "", self.epoch, self._ttl_s)
 
-    def lease(self, message: Ask) -> Leases:
-        """Waiting jobs for the worker's device, dated from now."""
+    def lease_steps(self, message: Ask) -> Steps[Leases]:
+        """Waiting jobs for the worker's device, dated from now; none while the writer is behind."""
         hello = self._known(message.worker_id, message.epoch)
-        self.reap()
+        if (waiting := self._writer.waiting) >= BEHIND:
+            return Leases((), min(MOST_RETRY_S, 2 * RETRY_AFTER_S * waiting / BEHIND), drained=False)
+        yield from self._reap_steps()
         if self._examiner and self._examiner.is_due(hello):
             questions = self._examiner.ask(hello)
             return Leases(questions, 0.0 if questions else RETRY_AFTER_S, drained=False)
         seen, peers = self._joined[message.worker_id], self._peers()
-        leased, owed, joined = self._writer.do(lambda s: self._lease(s, hello, message.limit, seen, peers))
+        leased, owed, joined = yield lambda s: self._lease(s, hello, message.limit, seen, peers)
         self._joined[message.worker_id] = joined
         self._date_new(hello.worker_id, leased)
         self.recorder.leased(hello, leased)
         return Leases(tuple(map(_lease, leased)), 0.0 if leased else RETRY_AFTER_S, drained=not owed)
 
-    def renew(self, message: Renew) -> Renewed:
-        """Notes what was started and given back, and extends the leases that are still this worker's."""
-        self._known(message.worker_id, message.epoch)
-        self.reap()
-        with self._database.reading() as s:
-            self._drop(queue.ended(s, message.held))
-        with self._lock:
-            mine = set(self._leases)
-        questions = self._examiner.held(message.worker_id) if self._examiner else set()
-        started = [attempt for attempt in message.started if attempt in mine]
-        returned = [attempt for attempt in message.returned if attempt in mine]
-        if started or returned:
-            self._writer.do(lambda s: self._note(s, started, returned))
-            self.recorder.noted(message.worker_id, started, returned)
-        self._drop(returned)
-        self._date(attempt for attempt in message.held if attempt in mine)
-        return Renewed(tuple(attempt for attempt in message.held if attempt not in mine | questions))
+    def renew_steps(self, message: Renew) -> Steps[Renewed]:
+        """Extends the leases that are still this worker's and notes what it began, both in memory.
 
-    def complete(self, message: Complete) -> Acknowledged:
+        What it gives back is written at once: others wait for it.
+        """
+        self._known(message.worker_id, message.epoch)
+        yield from self._reap_steps()
+        self._look()
+        started, returned = self._terms.held(message.started), self._terms.held(message.returned)
+        self._terms.begin(started)
+        if returned:
+            yield lambda s: queue.give_back(s, self.epoch, returned, self._now_us())
+        self.recorder.noted(message.worker_id, started, returned)
+        self._drop(returned)
+        gone = self._terms.renew(message.held, self._clock() + self._ttl_s)
+        questions = self._examiner.held(message.worker_id) if self._examiner else set()
+        return Renewed(tuple(attempt for attempt in gone if attempt not in questions))
+
+    def complete_steps(self, message: Complete) -> Steps[Acknowledged]:
         """Stores the lines, late ones too; a lease ends when its line spoke for it.
 
         Answers to an exam are no evidence: they are taken out, and a board that fails is set aside.
@@ -158,10 +188,10 @@ class Coordinator:
         hello = self._known(message.worker_id, message.epoch)
         lines = tuple(line for line in message.evidence if not is_question(line.attempt_id))
         if self._examiner and (result := self._examiner.take(message.worker_id, message.evidence)):
-            self._writer.do(lambda s: self._examined(s, hello, result))
+            yield lambda s: self._examined(s, hello, result)
             self.recorder.examined(hello, result)
         if lines:
-            outcomes = self._writer.do(lambda s: self._complete(s, hello, lines))
+            outcomes = yield Joint(self._complete, (hello, lines))
             self.recorder.completed(hello, lines, outcomes)
             told = zip(lines, outcomes, strict=True)
             self._drop(line.attempt_id for line, outcome in told if outcome.job_id is not None)
@@ -179,19 +209,21 @@ class Coordinator:
 
     def reap(self) -> None:
         """Takes back the leases that nobody renewed in time, and those held for too long all the same."""
+        self._writer.follow(self._reap_steps())
+
+    def _reap_steps(self) -> Steps[None]:
         now = self._clock()
-        with self._lock:
-            silent = [attempt for attempt, term in self._leases.items() if term.until < now]
-            stuck = [attempt for attempt, term in self._leases.items() if term.latest < now <= term.until]
-            for attempt in (*silent, *stuck):
-                del self._leases[attempt]
+        silent, stuck = self._terms.expire(now)
         for expired, reason in (
             (silent, f"its worker was silent for {self._ttl_s:g} s"),
             (stuck, f"its worker held it for {PATIENCE:g} times the deadlines of all that it held"),
         ):
             if expired:
-                losses = self._writer.do(partial(self._lose, expired=expired, reason=reason))
+                losses = yield partial(self._lose, expired=expired, reason=reason)
                 self.recorder.missed(expired, reason, losses)
+        if now - self._flushed_s >= FLUSH_S and self._terms.began:
+            self._flushed_s = now
+            yield lambda s: None
 
     def tick(self) -> int:
         """Takes silent workers' leases back; the epoch. db.epoch.StaleEpoch where another head has begun."""
@@ -208,7 +240,7 @@ class Coordinator:
     def figures(self) -> Figures:
         """What is held and waits at this moment."""
         boards = {peer.device for peer in self._peers()}
-        return Figures(self.epoch, len(self._leases), len(boards), self._writer.waiting)
+        return Figures(self.epoch, len(self._terms), len(boards), self._writer.waiting)
 
     def close(self) -> None:
         self._writer.close()
@@ -234,31 +266,38 @@ class Coordinator:
     def _peers(self) -> tuple[queue.Worker, ...]:
         """The workers that are at work now, as far as one can tell."""
         since = self._clock() - self._ttl_s
-        heard = [hello for name, hello in list(self._workers.items()) if self._heard[name] >= since]
-        return tuple(map(_worker, heard))
+        names = [name for name in list(self._workers) if self._heard[name] >= since]
+        return tuple(self._known_as[name] for name in names)
 
     def _date_new(self, worker_id: str, leased: Iterable[queue.Leased]) -> None:
         """Dates leases from now; what the worker holds already comes before them."""
         now = self._clock()
-        with self._lock:
-            held = [term.latest for term in self._leases.values() if term.worker_id == worker_id]
-            needed_s = sum(deadline_s(lease.case, lease.bench) for lease in leased)
-            latest = max(held, default=now) + PATIENCE * needed_s + self._ttl_s
-            for lease in leased:
-                self._leases[lease.attempt_id] = Term(worker_id, now + self._ttl_s, latest)
-
-    def _date(self, attempts: Iterable[str]) -> None:
-        until = self._clock() + self._ttl_s
-        with self._lock:
-            for attempt in set(attempts) & set(self._leases):
-                self._leases[attempt] = replace(self._leases[attempt], until=until)
+        needed_s = sum(deadline_s(lease.case, lease.bench) for lease in leased)
+        latest = self._terms.latest_of(worker_id, now) + PATIENCE * needed_s + self._ttl_s
+        until = now + self._ttl_s
+        terms = {one.attempt_id: Term(worker_id, one.campaign_id, until, latest) for one in leased}
+        self._terms.hold(terms)
 
     def _drop(self, attempts: Iterable[str]) -> None:
         attempts = tuple(attempts)
-        with self._lock:
-            for attempt in attempts:
-                self._leases.pop(attempt, None)
+        self._terms.drop(attempts)
         self.recorder.dropped(attempts)
+
+    def _look(self) -> None:
+        """Drops the leases that ended with their campaign, which somebody else cancelled."""
+        now = self._clock()
+        if now - self._looked_s >= LOOK_S:
+            self._looked_s = now
+            with self._database.reading() as s:
+                if mine := self._terms.of_campaigns(campaign.cancelled(s)):
+                    self._drop(queue.ended(s, mine))
+
+    def _write_down(self, s: Session) -> Answer:
+        """Goes ahead of every transaction: what workers began since the last one."""
+        began = self._terms.began[:MOST_BEGUN]
+        if began:
+            queue.start(s, self.epoch, began, self._now_us())
+        return partial(self._terms.written, began)
 
     def _join(self, s: Session, hello: Hello) -> int:
         """Takes the device in and makes its jobs; the newest campaign that has some of it."""
@@ -287,7 +326,7 @@ class Coordinator:
 
         A campaign that was submitted since makes its jobs for the worker's device first.
         """
-        worker, joined = _worker(hello), self._add_jobs(s, hello, seen)
+        worker, joined = self._known_as[hello.worker_id], self._add_jobs(s, hello, seen)
         leased = queue.lease(s, self.epoch, worker, limit, self._now_us(), peers)
         if not leased and self._looks:
             self._looks = second.withdraw(s, partial(_any_can_run, peers=peers), self._now_us())
@@ -295,28 +334,39 @@ class Coordinator:
         owed = bool(leased) or self._looks > 0 or queue.owes(s, worker)
         return leased, owed, joined
 
-    def _note(self, s: Session, started: list[str], returned: list[str]) -> None:
-        queue.start(s, self.epoch, started, self._now_us())
-        queue.give_back(s, self.epoch, returned, self._now_us())
-
     def _lose(self, s: Session, expired: list[str], reason: str) -> Losses:
         losses = lose(s, self.epoch, expired, self._now_us(), reason)
         campaign.close_finished(s, self._now_us())
         return losses
 
-    def _complete(self, s: Session, hello: Hello, lines: tuple[Evidence, ...]) -> tuple[Outcome, ...]:
-        if hello.worker_id not in self._workers:  # while this waited its board was set aside
-            raise protocol.StaleEpoch(f"{hello.device.slug} is set aside; say hello again")
-        outcomes = complete_many(s, self.epoch, lines, self._now_us())
-        made = [line for line in lines if line.inputs_digest and line.verdict is not Verdict.ERROR]
-        remember_inputs(s, {line.case.inputs_key: line.inputs_digest for line in made})
-        several = self._has_another(hello)
-        if several:
-            self._look_twice(s, lines, outcomes)
-        if self._examiner or several:
-            self._settle(s, [line for line, outcome in zip(lines, outcomes, strict=True) if outcome.new])
+    def _complete(
+        self, s: Session, sent: Sequence[tuple[Hello, tuple[Evidence, ...]]]
+    ) -> tuple[tuple[Outcome, ...], ...]:
+        """Takes the lines of several workers in at once; each worker's outcomes."""
+        for hello, _ in sent:
+            if hello.worker_id not in self._workers:  # while this waited its board was set aside
+                raise protocol.StaleEpoch(f"{hello.device.slug} is set aside; say hello again")
+        lines = [line for _, some in sent for line in some]
+        outcomes = iter(complete_many(s, self.epoch, lines, self._now_us()))
+        told = tuple(tuple(islice(outcomes, len(some))) for _, some in sent)
+        self._remember(s, lines)
+        for (hello, some), mine in zip(sent, told, strict=True):
+            several = self._has_another(hello)
+            if several:
+                self._look_twice(s, some, mine)
+            if self._examiner or several:
+                self._settle(s, [line for line, outcome in zip(some, mine, strict=True) if outcome.new])
         campaign.close_finished(s, self._now_us())
-        return outcomes
+        return told
+
+    def _remember(self, s: Session, lines: Iterable[Evidence]) -> None:
+        """Stores the digests of inputs, for the next campaign; one that is missed is made again."""
+        made = (line for line in lines if line.inputs_digest and line.verdict is not Verdict.ERROR)
+        new = {inputs_key(line.case): line.inputs_digest for line in made}
+        new = {key: digest for key, digest in new.items() if key not in self._inputs}
+        remember_inputs(s, new)
+        if len(self._inputs) < REMEMBERED:
+            self._inputs |= new.keys()
 
     def _look_twice(self, s: Session, lines: Iterable[Evidence], outcomes: Iterable[Outcome]) -> None:
         """Has what passed on one board, and is of its campaign's share, run on another of the class."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -91,6 +92,7 @@ class Agent:
         self._drained = False
         self._last_full = True  # whether the last answer had all that was asked for
         self._ask_again_s = 0.0
+        self._ask_at_s = 0.0  # on the monotonic clock: a coordinator that is behind asks for patience
 
     @property
     def device(self) -> Device:
@@ -190,6 +192,8 @@ class Agent:
             self._last_full = len(answer.leases) >= limit
             self._drained = answer.drained and not answer.leases
             self._ask_again_s = answer.retry_after_s
+            if answer.retry_after_s > GLANCE_S:
+                self._ask_at_s = time.monotonic() + answer.retry_after_s
             self._waiting.extend(answer.leases)
             self._changed.notify_all()
         return bool(answer.leases)
@@ -212,7 +216,8 @@ class Agent:
         """Whether it is time for more: early enough that no slot waits for the answer."""
         with self._changed:
             few = self._batch // 2 if self._last_full else 1
-            return not self._stopping and len(self._waiting) < few
+            may_ask = time.monotonic() >= self._ask_at_s
+            return may_ask and not self._stopping and len(self._waiting) < few
 
     def _is_done(self) -> bool:
         with self._changed:

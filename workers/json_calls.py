@@ -36,13 +36,28 @@ def answer(coordinator: Coordinator, call: str, text: str) -> str:
 
     Raises FarmError for a call that doesn't exist or a text that isn't its message.
     """
+    message = message_of(call, text)
+    try:
+        return text_of(getattr(coordinator, call)(message))
+    except StaleEpoch as error:
+        return stale(error)
+
+
+def message_of(call: str, text: str) -> Any:
+    """The message of a call; FarmError where there is no such call, or the text isn't its message."""
     if call not in MESSAGES:
         raise FarmError(f"no call named {call!r}; there are {', '.join(MESSAGES)}")
-    message = codec.decode(MESSAGES[call], _parsed(text))
-    try:
-        return codec.canonical(codec.tagged(getattr(coordinator, call)(message)))
-    except StaleEpoch as error:
-        return codec.canonical({STALE: str(error)})
+    return codec.decode(MESSAGES[call], _parsed(text))
+
+
+def text_of(answer: Any) -> str:
+    """An answer under its class' name."""
+    return f'{{"{type(answer).__name__}":{codec.canonical(answer)}}}'
+
+
+def stale(error: StaleEpoch) -> str:
+    """What stands in an answer's place where the epoch is over."""
+    return codec.canonical({STALE: str(error)})
 
 
 class Caller:

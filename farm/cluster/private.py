@@ -32,7 +32,7 @@ from workers.state import state_folder
 NAMESPACE = "farm"
 COORDINATOR = "coordinator"
 OBJECT_STORE_BYTES = 80 << 20  # Ray wants 75 MiB; messages are small and don't go through it
-CALLS_AT_ONCE = 16  # to the coordinator: they wait for the writer, not for each other
+CALLS_AT_ONCE = 256  # to the coordinator: they wait for the writer, not for each other
 GLANCE_S = 0.2
 ANSWER_S = 5.0  # between looks at what is left of Ray, where the coordinator doesn't answer
 STOP_S = 10.0  # for the running cases to end at Ctrl-C

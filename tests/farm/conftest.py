@@ -92,8 +92,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    opened = open_database(f"sqlite:///{tmp_path}/farm.db")
+def database_url(tmp_path: Path) -> str:
+    """Where the farm's database is; a module that asks for `postgres` overrides it."""
+    return f"sqlite:///{tmp_path}/farm.db"
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    opened = open_database(database_url)
     yield opened
     opened.close()
 

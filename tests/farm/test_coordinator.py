@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from threading import Event
 
 import pytest
+import sqlalchemy as sa
 
-from db import epoch, evidence
+from db import epoch, evidence, tables
 from db.job import jobs_of
 from db.loss import LOSS_BUDGET
 from db.session import Database
+from farm import coordinator as coordinator_module
 from farm.campaign import Order, Submitted, deadline_s
-from farm.coordinator import PATIENCE, Coordinator
+from farm.coordinator import FLUSH_S, PATIENCE, Coordinator
 from kernels.catalog import Selection
 from kernels.model import Device, Rule, Verdict
+from workers.agent import GLANCE_S
 from workers.protocol import StaleEpoch
 
+KINDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 ANOTHER = Device("cpu-other-1", "cpu-other", "Another processor", "uuid-2")
+
+
+@pytest.fixture(params=KINDS)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Every test of this module runs on both databases."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/farm.db"
+    return str(request.getfixturevalue("postgres").clean())
 
 
 def test_a_worker_gets_every_job_once(agent, coordinator, submitted: Submitted) -> None:
@@ -237,3 +252,61 @@ def test_the_rule_comes_with_the_lease(
     store_order(order, ANOTHER)
     leases = make_agent(coordinators(), device=ANOTHER).ask(1).leases
     assert [lease.rule for lease in leases] == [Rule.EXACT]
+
+
+def test_what_was_begun_is_written_with_the_next_transaction(
+    agent, clock, coordinator, database: Database
+) -> None:
+    leases = agent.ask(2).leases
+    agent.renew(*leases, started=leases)
+    assert states(database) == {"leased"}
+    clock.now += FLUSH_S
+    coordinator.reap()
+    assert states(database) == {"started"}
+
+
+def states(database: Database) -> set[str]:
+    with database.reading() as s:
+        return set(s.execute(sa.select(tables.attempt.c.state)).scalars())
+
+
+def commits(coordinator: Coordinator) -> float:
+    text = coordinator.recorder.metrics.text().decode()
+    return float(re.search(r"farm_commit_seconds_count (\S+)", text)[1])  # type: ignore[index]
+
+
+def test_a_heartbeat_alone_writes_nothing(agent, clock, coordinator, database: Database) -> None:
+    leases = agent.ask().leases
+    before = commits(coordinator)
+    for _ in range(10):
+        clock.now += 0.5
+        agent.renew(*leases)
+    assert commits(coordinator) == before
+    agent.renew(returned=leases)
+    assert commits(coordinator) == before + 1
+
+
+def test_what_was_begun_counts_as_started_when_its_worker_is_lost(agent, clock, coordinator) -> None:
+    leases = agent.ask(1).leases
+    agent.renew(*leases, started=leases)
+    clock.now += 7
+    coordinator.reap()
+    (again,) = agent.ask(100).leases[:1]
+    assert again.job_id == leases[0].job_id
+
+
+def test_who_asks_while_the_writer_is_behind_is_told_to_come_back(
+    agent, coordinator, submitted: Submitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_module, "BEHIND", 3)
+    begun, held = Event(), Event()
+    works = [coordinator._writer.put(lambda s: (begun.set(), held.wait(60)))]
+    begun.wait(60)
+    works += [coordinator._writer.put(lambda s: None) for _ in range(5)]
+    told = agent.ask()
+    held.set()
+    assert (told.leases, told.drained) == ((), False)
+    assert told.retry_after_s > GLANCE_S  # an agent asks sooner only where the writer keeps up
+    for work in works:
+        work.result()
+    assert len(agent.ask().leases) == submitted.jobs

@@ -17,6 +17,7 @@ from farm.campaign import Submitted
 from farm.coordinator import Coordinator
 from kernels.errors import FarmError
 from kernels.model import Verdict
+from tests.farm.conftest import Clock
 
 URL = "sqlite:///.farm/farm.db"
 SMALL = ("submit", "--kernel", "matvec/block", "--kind", "Q4_0", "--shape", "1x32", "--backend", "twin")
@@ -37,12 +38,14 @@ def test_a_paused_campaign_gives_nothing_out_until_it_goes_on(
 
 
 def test_a_cancelled_campaign_takes_back_what_was_not_started(
-    agent, coordinator: Coordinator, database: Database, submitted: Submitted
+    agent, clock: Clock, coordinator: Coordinator, database: Database, submitted: Submitted
 ) -> None:
     started, *unstarted = agent.ask(3).leases
     agent.renew(started, *unstarted, started=(started,))
+    coordinator.tick()
     with database.writing() as s:
         assert campaign.cancel(s, submitted.campaign_id, 5) == 5
+    clock.now += 1
     assert set(agent.renew(started, *unstarted).dropped) == {lease.attempt_id for lease in unstarted}
     assert agent.ask().leases == ()
     agent.finish(started, verdict=Verdict.FAIL)
@@ -51,10 +54,11 @@ def test_a_cancelled_campaign_takes_back_what_was_not_started(
 
 
 def test_cancelling_frees_what_a_dead_farm_had_started(
-    agent, database: Database, submitted: Submitted
+    agent, coordinator: Coordinator, database: Database, submitted: Submitted
 ) -> None:
     leases = agent.ask(2).leases
     agent.renew(*leases, started=leases)
+    coordinator.tick()
     row = steering.cancel(database, submitted.campaign_id, 5)
     assert (row.is_open, row.verdicts) == (False, ((Verdict.SKIP, 6),))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
@@ -12,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from db.complaint import DatabaseTrouble
 from db.session import Database, Session
-from farm.writer import Writer
+from farm.writer import Joint, Steps, Writer
 from kernels.errors import FarmError
 
 
@@ -68,6 +69,56 @@ def test_works_that_wait_share_a_transaction_and_a_failure_undoes_itself_alone(
     assert [str(error) for error in ended if error] == ["three is refused"]
     assert notes(database) == [0, 1, 2, 4]
     assert len(set(map(id, transactions))) == 1
+
+
+def test_joint_works_are_done_at_once_and_the_one_at_fault_fails_alone(
+    writer: Writer, database: Database
+) -> None:
+    begun, held, calls = Event(), Event(), []
+
+    def put_all(s: Session, numbers: Sequence[int]) -> list[int]:
+        calls.append(list(numbers))
+        done = [put(s, number) for number in numbers]
+        if 3 in numbers:
+            raise FarmError("three is refused")
+        return done
+
+    writer.put(lambda s: (begun.set(), held.wait(60)))
+    begun.wait(60)
+    futures = [writer.put(Joint(put_all, number)) for number in (1, 2, 3)]
+    held.set()
+    assert [future.exception() is None for future in futures] == [True, True, False]
+    assert (calls, notes(database)) == ([[1, 2, 3], [1], [2], [3]], [1, 2])
+    assert writer.put(Joint(put_all, 4)).result() == 4
+
+
+def test_what_goes_ahead_is_in_the_transaction_and_is_told_of_its_commit(database: Database) -> None:
+    told: list[str] = []
+
+    def ahead(s: Session) -> Callable[[], None]:
+        told.append("asked")
+        if len(told) > 3:
+            raise FarmError("the epoch is over")
+        return lambda: told.append("committed")
+
+    writer = Writer(database, ahead=ahead)
+    writer.do(lambda s: told.append("work"))
+    with pytest.raises(FarmError, match="epoch"):
+        writer.do(lambda s: told.append("more work"))
+    writer.close()
+    assert told == ["asked", "work", "committed", "asked"]
+
+
+def test_an_event_loop_follows_steps_without_waiting_for_them(writer: Writer) -> None:
+    def steps(number: int) -> Steps[int]:
+        first = yield lambda s: put(s, number)
+        return first + (yield lambda s: put(s, number + 100))
+
+    async def several() -> list[int]:
+        return await asyncio.gather(*(writer.follow_later(steps(number)) for number in range(50)))
+
+    assert asyncio.run(several()) == [2 * number + 100 for number in range(50)]
+    assert writer.follow(steps(1000)) == 2100
 
 
 def test_nothing_is_taken_after_the_end(database: Database) -> None:
