@@ -15,7 +15,6 @@ from db.cases import inputs_key, remember_inputs
 from db.epoch import demand_epoch, raise_epoch
 from db.job import add_targets
 from db.loss import Losses, lose
-from db.needs import offer_of
 from db.outcome import Outcome, complete_many
 from db.session import Database, Session
 from farm.campaign import deadline_s, targets_here
@@ -24,6 +23,7 @@ from farm.metrics import Figures
 from farm.recorder import Recorder
 from farm.settle import settle
 from farm.terms import Term, Terms
+from farm.wire import lease_of, mismatch, worker_of
 from farm.writer import Answer, Joint, Steps, Writer
 from kernels.model import Evidence, Verdict
 from workers import protocol
@@ -36,7 +36,6 @@ from workers.protocol import (
     Fetch,
     Fetched,
     Hello,
-    Lease,
     Leases,
     Renew,
     Renewed,
@@ -134,14 +133,14 @@ class Coordinator:
 
     def hello_steps(self, message: Hello) -> Steps[Welcome]:
         """Takes a worker in and makes the jobs that open campaigns want of its device; or says why not."""
-        if reason := self._refuses(message) or self._is_aside(message):
+        if reason := mismatch(message, self._catalog_digest) or self._is_aside(message):
             self.recorder.refused(message, reason)
             return Welcome(False, reason, self.epoch, self._ttl_s)
         if self._examiner:
             self._examiner.join(message.worker_id)
         joined = yield lambda s: self._join(s, message)
         self._workers[message.worker_id], self._joined[message.worker_id] = message, joined
-        self._known_as[message.worker_id] = _worker(message)
+        self._known_as[message.worker_id] = worker_of(message)
         self._heard[message.worker_id] = self._clock()
         self.recorder.joined(message)
         return Welcome(True, "", self.epoch, self._ttl_s)
@@ -160,7 +159,7 @@ class Coordinator:
         self._joined[message.worker_id] = joined
         self._date_new(hello.worker_id, leased)
         self.recorder.leased(hello, leased)
-        return Leases(tuple(map(_lease, leased)), 0.0 if leased else RETRY_AFTER_S, drained=not owed)
+        return Leases(tuple(map(lease_of, leased)), 0.0 if leased else RETRY_AFTER_S, drained=not owed)
 
     def renew_steps(self, message: Renew) -> Steps[Renewed]:
         """Extends the leases that are still this worker's and notes what it began, both in memory.
@@ -244,17 +243,6 @@ class Coordinator:
 
     def close(self) -> None:
         self._writer.close()
-
-    def _refuses(self, message: Hello) -> str:
-        if message.protocol != protocol.VERSION:
-            theirs, ours = message.protocol, protocol.VERSION
-            return f"protocol {theirs} here, {ours} at the coordinator; update the older one"
-        if message.catalog_digest != self._catalog_digest:
-            here, there = message.catalog_digest[:12], self._catalog_digest[:12]
-            return (
-                f"catalog {here} here, {there} at the coordinator: sources differ; bring both to one version"
-            )
-        return ""
 
     def _known(self, worker_id: str, epoch: int) -> Hello:
         """The worker's hello; StaleEpoch asks it for another one."""
@@ -414,26 +402,3 @@ class Coordinator:
 
 def _any_can_run(target: Any, peers: Iterable[queue.Worker]) -> bool:
     return any(queue.can_run(target, peer) for peer in peers)
-
-
-def _worker(hello: Hello) -> queue.Worker:
-    board = hello.device
-    offer = offer_of(board, frozenset(hello.files))
-    return queue.Worker(hello.worker_id, board.slug, board.device_class, hello.backends, offer)
-
-
-def _lease(leased: queue.Leased) -> Lease:
-    return Lease(
-        attempt_id=leased.attempt_id,
-        job_id=leased.job_id,
-        campaign_id=leased.campaign_id,
-        case=leased.case,
-        backend=leased.backend,
-        source_digest=leased.source_digest,
-        inputs_digest=leased.inputs_digest,
-        repeats=leased.repeats,
-        rule=leased.rule,
-        deadline_s=deadline_s(leased.case, leased.bench),
-        pack=leased.pack,
-        bench=leased.bench,
-    )

@@ -44,10 +44,11 @@ def test_an_answer_comes_after_the_commit(writer: Writer, database: Database) ->
 def test_works_that_wait_share_a_transaction_and_a_failure_undoes_itself_alone(
     writer: Writer, database: Database
 ) -> None:
-    held, transactions = Event(), []
+    begun, held, transactions = Event(), Event(), []
 
     def first(s: Session) -> None:
-        held.wait(10)
+        begun.set()
+        held.wait(60)
 
     def work(number: int) -> int:
         def note(s: Session) -> int:
@@ -61,6 +62,7 @@ def test_works_that_wait_share_a_transaction_and_a_failure_undoes_itself_alone(
 
     with ThreadPoolExecutor(8) as pool:
         pool.submit(writer.do, first)
+        begun.wait(60)
         futures = [pool.submit(work, number) for number in range(5)]
         while writer.waiting < 5:  # all five stand behind the first
             held.wait(0.01)
