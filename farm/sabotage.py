@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from db.sabotage import Score
+from farm.sabotage_record import digest_of
 from kernels import catalog, equivalents, mutants, registry, source
 from kernels.catalog import Selection
 from kernels.declared.catalog import Catalog
 from kernels.equivalents import Equivalent, changed_line
 from kernels.errors import UsageError
-from kernels.model import Build
 from kernels.mutants import Mutant
 from workers import packs
 from workers.sabotage import Fate, Job, Judgement, Report
@@ -136,7 +136,7 @@ def outcome(tally: Tally, now_us: int, entries: Sequence[Equivalent] | None = No
     score = Score(
         kernel=job.kernel,
         kind=job.kind or catalog.NO_KIND,
-        source_digest=source.digest(job.kernel, (job.kind,) if job.kind else (), Build.EXACT),
+        source_digest=digest_of(job),
         ran_us=now_us,
         cases=report.cases,
         mutants=len(tally.judgements),

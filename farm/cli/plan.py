@@ -43,8 +43,8 @@ def plan(budget: float, glob: str | None, price_file: str | None, as_json: bool,
     farm plan --budget 3 --device 'rtx-*' --prices today.toml
 
     Which classes, for how long, by which road, for how many cells, and the commands to run. Prices are
-    SkyPilot's where it is installed, else those of a small file; seconds for a case were measured on the class,
-    on other boards, or are assumed, and the plan says which.
+    SkyPilot's where it is installed, else those of a small file; seconds for a case were measured on the
+    class, on other boards, or are assumed, and the plan says which.
     """
     offers = offers_of(price_file)
     with open_existing(url).reading() as s:

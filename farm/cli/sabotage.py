@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import click
 from db import sabotage as rows
 from db.sabotage import Score
 from db.session import Database, open_database
-from farm import user_catalog
+from farm import sabotage_record, user_catalog
 from farm.cli import options
 from farm.exports import score_record
 from farm.sabotage import Outcome, Survivor, Tally, argued, catalog_jobs, jobs, label, outcome
@@ -49,17 +49,17 @@ class Chosen:
 @click.option(
     "--catalog", "catalog_folder", metavar="DIR", help="Kernels declared in this folder, none of the farm's."
 )
+@click.option(
+    "--record",
+    type=options.FILE,
+    help="Add scores to this file, and run nothing that it has of today's source.",
+)
 @options.database
 @options.as_json
 def sabotage(
-    names: tuple[str, ...],
-    every: bool,
-    kinds: tuple[str, ...],
-    processes: int,
-    catalog_folder: str | None,
-    url: str,
-    as_json: bool,
-) -> int:
+    names: tuple[str, ...], every: bool, kinds: tuple[str, ...], processes: int, catalog_folder: str | None,
+    record: str | None, url: str, as_json: bool,
+) -> int:  # fmt: skip
     """Mutates the CUDA text of kernels and says which rule catches each mutant, and which none does.
 
     \b
@@ -70,20 +70,32 @@ def sabotage(
     Mutants run on the host backend, on the kernel's own quick cases. Scores go to the database and into
     exports. Exit code 3 where a mutant survives without an argument in kernels/equivalents.toml, or an
     argument there no longer applies. Of a catalog all kernels are taken unless some are named, and its own
-    equivalents.toml.
+    equivalents.toml. With --record a run that was interrupted goes on where it stopped.
     """
+    kept = Path(record) if record else None
     with user_catalog.searching(catalog_folder) as found:
         chosen = (
             _of_catalog(found, str(catalog_folder), names, every, kinds)
             if found
             else Chosen(jobs(names, every, kinds), equivalents.equivalents(), equivalents.FILE)
         )
+        if kept:
+            chosen = _unrecorded(chosen, kept)
         compiler.find()  # without one nothing can be judged: said once, not by every process
         database = open_database(url)
         if found:
             with database.writing() as s:
                 user_catalog.store(s, found.pack, time.time_ns() // 1000)
-        return _judge(chosen, database, processes, as_json)
+        return _judge(chosen, database, processes, as_json, kept)
+
+
+def _unrecorded(chosen: Chosen, path: Path) -> Chosen:
+    left = sabotage_record.left(chosen.jobs, sabotage_record.read(path))
+    click.echo(
+        f"{len(chosen.jobs) - len(left)} of {len(chosen.jobs)} texts are in {path} as they are today",
+        err=True,
+    )
+    return replace(chosen, jobs=left)
 
 
 def _of_catalog(
@@ -95,7 +107,7 @@ def _of_catalog(
     return Chosen(catalog_jobs(found, names, kinds), argued(found, path), str(path))
 
 
-def _judge(chosen: Chosen, database: Database, processes: int, as_json: bool) -> int:
+def _judge(chosen: Chosen, database: Database, processes: int, as_json: bool, record: Path | None) -> int:
     """Runs the jobs, stores each score as it comes, says what came out, and gives the exit code."""
     tallies = {job: Tally(job) for job in chosen.jobs}
     outcomes: dict[Job, Outcome] = {}
@@ -111,6 +123,8 @@ def _judge(chosen: Chosen, database: Database, processes: int, as_json: bool) ->
         outcomes[job] = outcome(tallies[job], time.time_ns() // 1000, chosen.equivalents)
         with database.writing() as s:
             rows.put(s, outcomes[job].score)
+        if record:
+            sabotage_record.append(record, outcomes[job].score)
         done = f"{len(outcomes) + len(failures)} of {len(chosen.jobs)}"
         click.echo(f"{done}: {label(job)}, {outcomes[job].score.mutants} mutants", err=True)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from farm import sabotage_record
 from farm.cli import main
 from farm.reader import kinds_of
 from farm.sabotage import Outcome, Tally, jobs, outcome
@@ -301,3 +302,21 @@ def test_a_kernel_that_fails_itself_is_not_scored(farm: Callable[..., Result], f
         "silu_mul/mine F32 could not be judged: the right kernel itself is killed by case " in result.stderr
     )
     assert json.loads(farm("export", "--format", "json").stdout)["sabotage"] == []
+
+
+def test_a_record_is_continued_and_only_what_changed_or_survived_is_judged_again(tmp_path: Path) -> None:
+    path, url = tmp_path / "scores.jsonl", f"sqlite:///{tmp_path}/farm.db"
+    words = ["sabotage", "silu_mul/flat", "--record", str(path), "--db", url]
+    first = CliRunner().invoke(main, words)
+    assert (first.exit_code, len(path.read_text().splitlines())) == (0, 1)
+    again = CliRunner().invoke(main, words)
+    assert again.exit_code == 0
+    assert again.stderr == f"1 of 1 texts are in {path} as they are today\n"
+    (score,) = sabotage_record.read(path).values()
+    assert sabotage_record.left([JOB], {(score.kernel, score.kind): score}) == []
+    for wrong in (replace(score, source_digest="0" * 64), replace(score, survivors=("f:1:drop",))):
+        assert sabotage_record.left([JOB], {(score.kernel, score.kind): wrong}) == [JOB]
+    path.write_text(path.read_text() + "{}\n")
+    refused = CliRunner().invoke(main, words)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert f"{path}:2 is no score of farm sabotage --record" in refused.stderr
