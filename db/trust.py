@@ -3,6 +3,7 @@
 note_exam(s, slug, passed, reason, now_us)            # at joining, and now and then after
 set_aside(s, slug, reason, now_us) -> SetAside        # its lines since the last good exam are suspect
 readmit(s, slug, now_us) · why_aside(s, slug) -> str  # empty for a board that may work
+aside(s) -> slugs                                     # of those that may not
 """
 
 from __future__ import annotations
@@ -94,8 +95,7 @@ def _forget_crashes(s: Session, slug: str) -> None:
 def readmit(s: Session, slug: str, now_us: int) -> None:
     """Lets a board work again, after an exam; what it reported before stays suspect."""
     if not why_aside(s, slug):
-        aside = ", ".join(one.device for one in standings(s) if one.aside_us is not None) or "none"
-        raise UsageError(f"board {slug!r} isn't set aside; those that are: {aside}")
+        raise UsageError(f"board {slug!r} isn't set aside; those that are: {', '.join(aside(s)) or 'none'}")
     values = {"aside_us": None, "reason": "", "examined_us": now_us}
     s.execute(sa.update(exam).where(exam.c.device == slug).values(**values))
 
@@ -104,6 +104,12 @@ def why_aside(s: Session, slug: str) -> str:
     """Why a board is set aside; empty if it may work."""
     query = sa.select(exam.c.reason).where(exam.c.device == slug, exam.c.aside_us.is_not(None))
     return s.execute(query).scalar() or ""
+
+
+def aside(s: Session) -> tuple[str, ...]:
+    """The boards that are set aside, by name."""
+    query = sa.select(exam.c.device).where(exam.c.aside_us.is_not(None)).order_by(exam.c.device)
+    return tuple(s.execute(query).scalars())
 
 
 def standings(s: Session) -> tuple[Standing, ...]:

@@ -225,9 +225,12 @@ class Coordinator:
             yield lambda s: None
 
     def tick(self) -> int:
-        """Takes silent workers' leases back; the epoch. db.epoch.StaleEpoch where another head has begun."""
+        """Takes back silent workers' leases and turns away who was set aside; the epoch.
+
+        db.epoch.StaleEpoch where another head has begun.
+        """
         self.reap()
-        self._writer.do(lambda s: demand_epoch(s, self.epoch))
+        self._writer.do(self._tick)
         return self.epoch
 
     def progress(self, campaign_id: int) -> CampaignRow:
@@ -331,8 +334,9 @@ class Coordinator:
         self, s: Session, sent: Sequence[tuple[Hello, tuple[Evidence, ...]]]
     ) -> tuple[tuple[Outcome, ...], ...]:
         """Takes the lines of several workers in at once; each worker's outcomes."""
+        self._heed(s)
         for hello, _ in sent:
-            if hello.worker_id not in self._workers:  # while this waited its board was set aside
+            if hello.worker_id not in self._workers:  # its board was set aside, perhaps while this waited
                 raise protocol.StaleEpoch(f"{hello.device.slug} is set aside; say hello again")
         lines = [line for _, some in sent for line in some]
         outcomes = iter(complete_many(s, self.epoch, lines, self._now_us()))
@@ -394,10 +398,20 @@ class Coordinator:
             doubted = [name for name, one in self._workers.items() if one.device.slug in settled.unsettled]
             self._examiner.recall(doubted)
 
+    def _tick(self, s: Session) -> None:
+        demand_epoch(s, self.epoch)
+        self._heed(s)
+
+    def _heed(self, s: Session) -> None:
+        """Turns away the boards that a person has set aside: a worker that is at work says no hello."""
+        for slug in trust.aside(s):
+            self._turn_away(slug)
+
     def _turn_away(self, slug: str) -> None:
         """Asks a board's workers for another hello, which is refused; what they hold runs out."""
-        for worker_id in [name for name, hello in self._workers.items() if hello.device.slug == slug]:
-            del self._workers[worker_id]
+        for worker_id, hello in list(self._workers.items()):
+            if hello.device.slug == slug:
+                self._workers.pop(worker_id, None)
 
 
 def _any_can_run(target: Any, peers: Iterable[queue.Worker]) -> bool:

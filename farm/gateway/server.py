@@ -137,13 +137,13 @@ def _server(
 
 @contextlib.contextmanager
 def reaping(coordinator: Coordinator, server: uvicorn.Server, ended: list[str]) -> Iterator[None]:
-    """Takes silent workers' leases back while nobody calls; ends the server when another head has begun."""
+    """What the coordinator does while nobody calls; ends the server when another head has begun."""
     done = threading.Event()
 
     def reap() -> None:
         while not done.wait(REAP_S):
             try:
-                coordinator.reap()
+                coordinator.tick()
             except DatabaseTrouble:
                 continue  # workers are told so themselves, and wait
             except FarmError as error:

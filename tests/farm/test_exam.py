@@ -100,6 +100,39 @@ def test_a_board_that_fails_is_set_aside(
     assert agent.hello().accepted
 
 
+def put_aside(database: Database, slug: str) -> None:
+    """As `farm devices --set-aside` does, in another process."""
+    with database.writing() as s:
+        trust.set_aside(s, slug, "by hand", 9)
+
+
+def test_a_board_that_a_person_sets_aside_is_turned_away_at_the_next_tick(
+    coordinator: Coordinator, database: Database, clock: Clock
+) -> None:
+    bad, good = greeted(coordinator), greeted(coordinator, device=OTHER)
+    held = bad.ask(4).leases
+    put_aside(database, DEVICE.slug)
+    coordinator.tick()
+    with pytest.raises(StaleEpoch):
+        bad.ask()
+    again = bad.hello()
+    assert (again.accepted, "by hand" in again.reason) == (False, True)
+    clock.now += 7
+    assert {one.job_id for one in held} <= {one.job_id for one in good.ask().leases}
+
+
+def test_nothing_is_taken_from_a_board_that_was_set_aside_a_moment_ago(
+    coordinator: Coordinator, database: Database
+) -> None:
+    agent = greeted(coordinator)
+    (lease,) = agent.ask(1).leases
+    put_aside(database, DEVICE.slug)
+    with pytest.raises(StaleEpoch, match="cpu-test-1 is set aside"):
+        agent.finish(lease)
+    with database.reading() as s:
+        assert s.execute(sa.text("SELECT count(*) FROM evidence")).scalar() == 0
+
+
 def test_answers_are_no_evidence(examining: Coordinator, database: Database) -> None:
     agent = greeted(examining)
     answer(agent, Verdict.PASS, Verdict.FAIL)

@@ -8,17 +8,23 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import trustme
 
+from db import trust
 from db.campaign import campaigns
-from db.session import open_existing
+from db.epoch import raise_epoch
+from db.session import Database, open_existing
+from farm.coordinator import Coordinator
+from farm.gateway import server
 from farm.gateway.place import Place
 from farm.gateway.server import listening
 from kernels.errors import FarmError
+from workers.protocol import StaleEpoch
 
 ROOT = Path(__file__).parents[3]
 START_S = 60.0
@@ -150,6 +156,37 @@ def test_bad_words_are_one_line(farm, words: tuple[str, ...], code: int, why: st
     assert said.exit_code == code
     assert why in said.stderr
     assert said.stderr.count("\n") == 1
+
+
+class Server:
+    """Notes when it is asked to end."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "should_exit":
+            self.asked.set()
+
+
+def test_while_nobody_calls_a_gateway_sees_who_was_set_aside_and_who_took_over(
+    agent, coordinator: Coordinator, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "REAP_S", 0.01)
+    heard, tick = threading.Event(), coordinator.tick
+    monkeypatch.setattr(coordinator, "tick", lambda: (tick(), heard.set()))
+    with database.writing() as s:
+        trust.set_aside(s, agent.device.slug, "by hand", 9)
+    stub, ended = Server(), []
+    with server.reaping(coordinator, stub, ended):  # type: ignore[arg-type]  # all that it does to a server
+        assert heard.wait(60)
+        with pytest.raises(StaleEpoch):
+            agent.ask()
+        with database.writing() as s:
+            raise_epoch(s, 9)
+        assert stub.asked.wait(60)
+    assert "another coordinator is in charge" in ended[0]
 
 
 def test_a_taken_port_is_named() -> None:
