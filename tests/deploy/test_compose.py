@@ -1,0 +1,97 @@
+"""compose.yaml: as Compose's schema wants it, and so that a worker reaches the gateway and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.tools import DEPLOY, document, said, tool
+
+FILE = DEPLOY / "compose.yaml"
+SCHEMA = ("--builtin-schema", "vendor.compose-spec")
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    found: dict[str, Any] = document(FILE)["services"]
+    return found
+
+
+def test_the_file_fits_the_schema() -> None:
+    found = said(tool("check-jsonschema"), *SCHEMA, FILE)
+    assert found.returncode == 0, found.stdout
+
+
+def test_the_schema_sees_a_wrong_word(tmp_path: Path) -> None:
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text(FILE.read_text().replace("depends_on:", "depend_on:", 1))
+    found = said(tool("check-jsonschema"), *SCHEMA, wrong)
+    assert found.returncode == 1
+    assert "depend_on" in found.stdout
+
+
+def test_services_are_those_of_a_farm(services: dict[str, Any]) -> None:
+    assert list(services) == ["db", "head", "web", "token", "worker"]
+    for name, service in services.items():
+        assert set(service.get("depends_on", {})) <= set(services)
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["user"] == "${FARM_UID:-1000}:${FARM_GID:-1000}", name
+
+
+def test_a_worker_sees_the_gateway_alone(services: dict[str, Any]) -> None:
+    worker = services["worker"]
+    assert worker["networks"] == ["gateway"]
+    assert worker["secrets"] == ["gateway.pem"]
+    assert "environment" not in worker
+    assert "rows" in services["db"]["networks"]
+    assert document(FILE)["networks"]["rows"] == {"internal": True}
+
+
+def test_nothing_is_published_but_gateway_and_dashboard(services: dict[str, Any]) -> None:
+    published = {name: service["ports"] for name, service in services.items() if "ports" in service}
+    assert published == {
+        "head": ["${FARM_GATEWAY_ADDRESS:-127.0.0.1}:8443:8443"],
+        "web": ["127.0.0.1:8765:8765"],
+    }
+
+
+def test_no_secret_stands_in_the_file(services: dict[str, Any]) -> None:
+    assert services["head"]["environment"]["FARM_DB"] == "postgresql://farm@db:5432/farm"
+    for service in services.values():
+        for name, value in service.get("environment", {}).items():
+            if name.endswith("_FILE") or name == "PGPASSFILE":
+                assert value.startswith("/run/secrets/")
+            else:
+                assert "PASSWORD" not in name
+
+
+@pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="no openssl (Debian, Ubuntu: apt-get install openssl)"
+)
+def test_secrets_are_made_once_for_their_owner_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "secrets"
+    made = said(DEPLOY / "secrets.sh", "farm.example", "10.0.0.5", FARM_SECRETS=str(folder))
+    assert made.returncode == 0, made.stderr
+    wanted = {Path(each["file"]).name for each in document(FILE)["secrets"].values()}
+    assert {path.name for path in folder.iterdir()} == wanted
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    password = (folder / "db.password").read_text().strip()
+    assert (folder / "db.pgpass").read_text() == f"db:5432:*:farm:{password}\n"
+    words = ("openssl", "x509", "-noout", "-ext", "subjectAltName", "-in", str(folder / "gateway.pem"))
+    names = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    for name in ("DNS:head", "DNS:farm.example", "IP Address:10.0.0.5"):
+        assert name in names
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert said(DEPLOY / "secrets.sh", FARM_SECRETS=str(folder)).returncode == 0
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert password not in made.stdout + made.stderr
+
+
+def test_a_host_that_is_none_is_refused(tmp_path: Path) -> None:
+    found = said(DEPLOY / "secrets.sh", "a,DNS:b", FARM_SECRETS=str(tmp_path))
+    assert (found.returncode, found.stderr.count("\n")) == (1, 1)
+    assert "HOST is 'a,DNS:b'; want a name or an address" in found.stderr
