@@ -157,6 +157,11 @@ def pause(s: Session, campaign_id: int, now_us: int) -> bool:
     return s.execute(mine.values(paused_us=now_us)).rowcount == 1
 
 
+def reselect(s: Session, campaign_id: int, selection: str) -> None:
+    """Stores another selection: what is asked of its boards may change, its cases don't."""
+    s.execute(sa.update(campaign).where(campaign.c.id == campaign_id).values(selection=selection))
+
+
 def unpause(s: Session, campaign_id: int) -> None:
     """Has a campaign's jobs leased again."""
     s.execute(sa.update(campaign).where(campaign.c.id == campaign_id).values(paused_us=None))

@@ -32,15 +32,20 @@ class Held:
     charged_us: int = 0  # of the time that it held its board
 
 
-def held(s: Session, now_us: int, campaign_id: int | None = None) -> tuple[Held, ...]:
-    """The leases of all campaigns, or what of the boards' time one campaign's had; live ones up to now."""
+def held(s: Session, now_us: int, campaign_id: int | None = None, since_us: int = 0) -> tuple[Held, ...]:
+    """The leases of all campaigns, or what of the boards' time one campaign's had; live ones up to now.
+
+    Those that ended before `since_us` are left out: a campaign's are all later than the campaign.
+    """
+    ended_us = sa.func.coalesce(attempt.c.ended_us, now_us)
     query = (
         sa.select(
             job.c.campaign_id, attempt.c.device, device.c.device_class, job.c.backend, job.c.case_id,
-            attempt.c.leased_us, sa.func.coalesce(attempt.c.ended_us, now_us),
+            attempt.c.leased_us, ended_us,
         )
         .join_from(attempt, job)
         .join(device, device.c.slug == attempt.c.device)
+        .where(ended_us >= since_us)
         .order_by(attempt.c.leased_us, attempt.c.attempt_id)
     )  # fmt: skip
     shared = shares(_held(row) for row in s.execute(query))

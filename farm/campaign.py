@@ -73,6 +73,8 @@ class Order:
     workloads: Workloads | None = None
     catalog: str = ""  # address of the user's catalog that its kernels are in; empty for the farm's own
     bench: bool = codec.later(False)  # whether what passes is timed
+    max_usd: float = codec.later(0.0)  # of its boards' leases, after which it stops; 0: no limit
+    max_hours: float = codec.later(0.0)  # from its first lease on; 0: no limit
     twice: float = codec.later(TWICE)  # share of the cases that two boards of a class run, where it has two
 
 

@@ -17,6 +17,7 @@ from db.job import add_targets
 from db.loss import Losses, lose
 from db.outcome import Outcome, complete_many
 from db.session import Database, Session
+from farm import limits
 from farm.campaign import deadline_s, targets_here
 from farm.exam import Examiner, Result, is_question
 from farm.metrics import Figures
@@ -46,6 +47,7 @@ TTL_S = 6.0
 RETRY_AFTER_S = 0.5  # a worker that found nothing asks again, since another's lease may come back
 LEFT_OVER_S = 3600.0  # for what was leased in the epoch before, whose deadlines nobody noted
 LOOK_S = 1.0  # between two looks at what was cancelled
+LIMITS_S = 5.0  # between looks at what campaigns may take
 FLUSH_S = 0.5  # that what workers began may wait for somebody else's transaction
 BEHIND = 128  # works that wait for the writer: from then on whoever asks for jobs is told to ask later
 MOST_RETRY_S = 5.0
@@ -94,7 +96,7 @@ class Coordinator:
         self._looks = 1  # second looks that may be open; there may be some of the epoch before
         self.recorder = recorder or Recorder()
         self._terms = Terms()
-        self._looked_s = self._flushed_s = clock()
+        self._looked_s = self._flushed_s = self._limited_s = clock()
         self._inputs: set[str] = set()  # keys of those whose digests are stored
         self._writer = Writer(database, self.recorder.committed, self._write_down)
         self.epoch, held = self._writer.do(self._begin)
@@ -223,6 +225,10 @@ class Coordinator:
         if now - self._flushed_s >= FLUSH_S and self._terms.began:
             self._flushed_s = now
             yield lambda s: None
+        if now - self._limited_s >= LIMITS_S:
+            self._limited_s = now
+            stopped = yield lambda s: limits.stop(s, self._now_us())
+            self.recorder.stopped(stopped)
 
     def tick(self) -> int:
         """Takes back silent workers' leases and turns away who was set aside; the epoch.

@@ -21,7 +21,7 @@ from db.epoch import raise_epoch
 from db.head import only_head
 from db.loss import reclaim_all
 from db.session import Database, open_database, open_existing, passwords_in
-from farm import local
+from farm import limits, local
 from farm.campaign import Order, plan, submit
 from farm.cluster import head_file, private
 from farm.cluster.head_file import HeadFile, label_of
@@ -85,11 +85,21 @@ def submit_and_leave(url: str, order: Order, as_json: bool, found: Catalog | Non
     return 0
 
 
-def resume_and_finish(url: str, wanted: int | None, way: Way) -> int:
-    """Runs what a campaign still owes, the newest open one unless another is wanted; gives the exit code."""
+def resume_and_finish(
+    url: str, wanted: int | None, way: Way, max_usd: float | None = None, max_hours: float | None = None
+) -> int:
+    """Runs what a campaign still owes, the newest open one unless another is wanted; gives the exit code.
+
+    New limits replace the campaign's own; FarmError where it is past one.
+    """
     database = open_existing(url)
-    with database.reading() as s:
+    with database.writing() as s:
         row = campaign.campaign_row(s, wanted) if wanted else _newest_open(campaign.open_campaigns(s))
+        row = limits.change(s, row, max_usd, max_hours)
+        if row.is_open and (why := limits.passed(s, row, wall_clock())):
+            raise FarmError(
+                f"campaign {row.id} stopped by itself: {why}; farm resume {row.id} with a higher limit"
+            )
     if not way.without_ray and (head := head_on(url)):
         return watch(database, head, row.id, way)
     with only_farm_on(database):
@@ -134,7 +144,7 @@ def watch(
             with database.reading() as s:
                 row = campaign.campaign_row(s, campaign_id)
             bar.show(row)
-            if not row.is_open:
+            if not row.is_open or row.paused_us is not None:
                 break
             if head_file.running() is None:
                 raise FarmError(f"the head at {head.address} has ended; farm resume {campaign_id} continues")
@@ -168,6 +178,12 @@ def _report(database: Database, row: CampaignRow, way: Way, listed: Sequence[Lis
     else:
         _print_summary(database, row)
     if row.paused_us is not None:
+        with database.reading() as s:
+            why = limits.passed(s, row, wall_clock())
+        if why:
+            raise Interrupted(
+                f"campaign {row.id} stopped: {why}; farm resume {row.id} with a higher limit goes on"
+            )
         raise Interrupted(f"campaign {row.id} was paused; farm resume {row.id} goes on")
     if row.cancelled_us is not None:
         raise FarmError(f"campaign {row.id} was cancelled; farm retry {row.id} --verdict SKIP runs the rest")

@@ -16,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from db.device import DeviceRow
 from farm.targets import target_gpus
 from kernels.errors import FarmError
 
@@ -63,6 +64,18 @@ def cheapest(found: Iterable[Offer]) -> dict[str, Offer]:
         if offer.device_class not in best or offer.usd_hour < best[offer.device_class].usd_hour:
             best[offer.device_class] = offer
     return best
+
+
+def of_boards(boards: Iterable[DeviceRow], offers: Mapping[str, Offer]) -> dict[str, Fraction]:
+    """Dollars an hour by board's slug: what its worker was told, else what its class is offered for."""
+    found = {}
+    for seen in boards:
+        told = said(seen.device.fingerprint)
+        if told is None and seen.device.device_class in offers:
+            told = offers[seen.device.device_class].usd_hour
+        if told is not None:
+            found[seen.device.slug] = told
+    return found
 
 
 def sky_offers(folder: Path = SKY_CATALOGS) -> tuple[Offer, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from db.loss import Losses
@@ -129,6 +129,11 @@ class Recorder:
     def set_aside(self, slug: str, reason: str) -> None:
         self.metrics.set_aside.inc()
         self._log.warning("set aside", device=slug, reason=reason)
+
+    def stopped(self, campaigns: Mapping[int, str]) -> None:
+        """Campaigns reached a limit of their own; why."""
+        for campaign, reason in campaigns.items():
+            self._log.warning("campaign stopped", campaign=campaign, reason=reason)
 
     def committed(self, seconds: float, works: int) -> None:
         self.metrics.commit_s.observe(seconds)

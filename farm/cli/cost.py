@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
-from fractions import Fraction
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
 
 from db import device, lease_time
 from db.campaign import campaign_row
-from db.device import DeviceRow
 from db.lease_time import Held
 from db.session import Session, open_existing
 from farm import prices
@@ -36,11 +34,12 @@ def cost(campaign: int | None, by: str, price_file: str | None, as_json: bool, u
     --prices. Every moment in which a board was leased is counted once; one in which it stood idle is not, so
     a provider's bill is higher by starts and waits.
     """
+    offers = prices.cheapest(prices.offers(Path(price_file))) if price_file else {}
     with open_existing(url).reading() as s:
         if campaign:
             campaign_row(s, campaign)  # refuses one that isn't there
         leases = lease_time.held(s, time.time_ns() // 1000, campaign)
-        names, known = names_by(s, by, leases), prices_of(device.devices(s), price_file)
+        names, known = names_by(s, by, leases), prices.of_boards(device.devices(s), offers)
     rows = spent(leases, known, names)
     if as_json:
         click.echo(json.dumps(document(by, rows), indent=1))
@@ -57,19 +56,6 @@ def names_by(s: Session, by: str, leases: Iterable[Held]) -> Callable[[Held], st
         "class": lambda lease: lease.device_class,
         "board": lambda lease: lease.device,
     }[by]
-
-
-def prices_of(boards: Iterable[DeviceRow], price_file: str | None) -> Mapping[str, Fraction]:
-    """Dollars an hour by board's slug."""
-    offers = prices.cheapest(prices.offers(Path(price_file))) if price_file else {}
-    found = {}
-    for seen in boards:
-        told = prices.said(seen.device.fingerprint)
-        if told is None and seen.device.device_class in offers:
-            told = offers[seen.device.device_class].usd_hour
-        if told is not None:
-            found[seen.device.slug] = told
-    return found
 
 
 def show(by: str, rows: tuple[Spent, ...]) -> None:

@@ -66,5 +66,20 @@ catalog = click.option(
     "--catalog", "catalog_folder", metavar="DIR", help="Kernels of your own too, declared in this folder."
 )
 
+# Arguments `max_usd` and `max_hours`: None where nothing was said.
+max_cost = click.option(
+    "--max-cost",
+    "max_usd",
+    type=click.FloatRange(0, min_open=True),
+    metavar="USD",
+    help="Stop leasing when the boards' leases cost that much (farm cost).",
+)
+max_hours = click.option(
+    "--max-hours",
+    type=click.FloatRange(0, min_open=True),
+    metavar="HOURS",
+    help="Stop leasing so long after the first lease.",
+)
+
 # Argument `local`: no Ray.
 local = click.option("--local", is_flag=True, help="In one process, without Ray and without an open port.")

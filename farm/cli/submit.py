@@ -82,6 +82,8 @@ WHAT = (
 )
 @click.option("--only", type=click.Choice([only.value for only in Only]), help="Cells in that state alone.")
 @click.option("--bench", is_flag=True, help="Time what passes, as farm bench does.")
+@options.max_cost
+@options.max_hours
 @click.option("--detach", is_flag=True, help="Store it for the devices of a running farm, and return.")
 @options.rule
 @options.local
@@ -149,7 +151,7 @@ def order(gguf: GgufFile | None, **words: Any) -> Order:
     only = Only(words["only"]) if words["only"] else None
     return Order(
         selection, wanted_backends(words["backends"]), words["device"], Rule(words["rule"]), only, gguf,
-        twice=words["twice"],
+        twice=words["twice"], max_usd=words["max_usd"] or 0.0, max_hours=words["max_hours"] or 0.0,
     )  # fmt: skip
 
 

@@ -1,0 +1,103 @@
+"""Campaigns that stop by themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from db import campaign, device, lease_time
+from db.session import open_existing
+from farm import limits
+from farm.campaign import Order
+from farm.cli import main
+from farm.cost import HOUR_US
+from kernels import codec
+from kernels.catalog import Selection
+from kernels.model import Device, Rule
+from tests.db.making import HOST, WORKER, Farm, answer, case, planned
+from tests.farm.lines import database_with
+
+PRICED = Device(WORKER.device, WORKER.device_class, "Some CPU", "uuid-0", 2, (("price", "3.60 USD/h"),))
+
+
+def limited(farm: Farm, **what: float) -> int:
+    order = Order(Selection(), ("host",), **what)  # type: ignore[arg-type]
+    with farm.database.writing() as s:
+        device.see(s, PRICED, 1)
+        cases = planned([case(n) for n in range(1, 5)])
+        return campaign.create(
+            s, selection=codec.canonical(order), rule=Rule.BOUND, planned=cases, targets=(HOST,), now_us=1
+        )
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Farm:
+    return Farm(open_existing(database_with(tmp_path, [])))
+
+
+def stopped(farm: Farm, at_us: int) -> dict[int, str]:
+    with farm.database.writing() as s:
+        return limits.stop(s, at_us)
+
+
+def test_hours_count_from_the_first_lease_and_what_is_past_them_is_leased_no_more(farm: Farm) -> None:
+    number = limited(farm, max_hours=0.5)
+    assert stopped(farm, 9 * HOUR_US) == {}
+    (first,) = farm.lease(1)  # at 2
+    assert stopped(farm, HOUR_US // 2 + 1) == {}
+    assert stopped(farm, HOUR_US // 2 + 2) == {number: "0.50 of 0.5 hours are over"}
+    assert stopped(farm, HOUR_US) == {}  # it is paused by now
+    assert farm.lease(9) == ()
+    assert not farm.owes()
+    farm.complete(answer(first))  # what it held goes on
+    with farm.database.reading() as s:
+        assert campaign.campaign_row(s, number).done == 1
+
+
+def test_dollars_are_what_its_boards_leases_cost(farm: Farm) -> None:
+    number = limited(farm, max_usd=1.8)  # half an hour of a board for 3.60
+    farm.lease(2)
+    assert stopped(farm, HOUR_US // 2 + 1) == {}
+    assert stopped(farm, HOUR_US // 2 + 2) == {number: "1.80 of 1.8 dollars are spent"}
+
+
+def test_a_campaign_without_a_limit_goes_on(farm: Farm) -> None:
+    limited(farm)
+    farm.lease(2)
+    assert stopped(farm, 1000 * HOUR_US) == {}
+
+
+def test_leases_of_before_a_campaign_cost_it_nothing(farm: Farm) -> None:
+    limited(farm)
+    farm.complete(*(answer(lease) for lease in farm.lease()))  # 2 to 20
+    with farm.database.reading() as s:
+        assert sum(one.charged_us for one in lease_time.held(s, 50)) == 18
+        assert lease_time.held(s, 50, since_us=21) == ()
+
+
+def test_submit_stops_and_resume_wants_a_higher_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("farm.coordinator.LIMITS_S", 0.0)
+    url = f"sqlite:///{tmp_path}/farm.db"
+    words = ["--op", "silu_mul", "--backend", "twin", "--local", "--db", url]
+    said = CliRunner().invoke(main, ["submit", *words, "--max-hours", "0.000000001"])
+    assert said.exit_code == 130, said.output
+    assert (
+        "campaign 1 stopped: 0.00 of 1e-09 hours are over; farm resume 1 with a higher limit" in said.stderr
+    )
+    again = CliRunner().invoke(main, ["resume", "1", "--local", "--db", url])
+    assert (again.exit_code, again.stderr.count("\n")) == (1, 1)
+    assert "farm resume 1 with a higher limit" in again.stderr
+    done = CliRunner().invoke(main, ["resume", "1", "--local", "--max-hours", "9", "--json", "--db", url])
+    assert done.exit_code == 0, done.output
+    assert set(json.loads(done.stdout)["verdicts"]) == {"PASS"}
+
+
+@pytest.mark.parametrize("words", [("--max-cost", "0"), ("--max-cost", "much"), ("--max-hours", "-1")])
+def test_what_is_no_limit_is_one_line(words: tuple[str, ...]) -> None:
+    said = CliRunner().invoke(main, ["submit", "--all-kinds", *words])
+    assert (said.exit_code, said.stderr.count("\n")) == (2, 1)
