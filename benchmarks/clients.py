@@ -24,7 +24,7 @@ from benchmarks.road import COMPARED, submit
 from db.session import open_database
 from farm.coordinator import Coordinator
 from kernels import catalog, codec
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.db.making import BOARD
 from workers import json_calls
 from workers.protocol import Ask, Complete, Hello, Lease, Leases, Renew, Welcome

@@ -20,7 +20,8 @@ from db import campaign, capability, outcome, queue, tables
 from db.bulk import insert_rows
 from db.session import Database, Session, open_database
 from farm.writer import Writer
-from kernels.model import Case, Rule, Verdict
+from kernels.evidence import Rule, Verdict
+from kernels.model import Case
 from tests.db.making import HOST, WORKER, Farm, answer, case, line, planned
 from tests.postgres import started
 

@@ -26,7 +26,7 @@ from farm.cluster import private, ray_home
 from farm.coordinator import Coordinator
 from kernels import catalog, codec
 from kernels.catalog import Selection
-from kernels.model import Comparison, Evidence, Rule, Verdict
+from kernels.evidence import Comparison, Evidence, Rule, Verdict
 from tests.db.making import BOARD, HOST, planned
 from tests.postgres import started
 from workers.agent import BATCH, Agent

@@ -32,7 +32,8 @@ from db.session import Database, open_database
 from farm.matrix import Row
 from farm.reader import source_digest
 from kernels import catalog
-from kernels.model import Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Device
 from tests.browser import scene
 from tests.browser.serving import FLAGS, Served, chromium, serving
 from tests.farm.grids import capability as cell_of

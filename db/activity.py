@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from db.cases import case_of
 from db.session import Session
 from db.tables import LIVE, attempt, bug, campaign, capability, cases, device, exam, job, pack
-from kernels.model import Case, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Case
 
 Version = tuple[object, ...]
 

@@ -19,7 +19,8 @@ from db.capability import TRUST, Capability, CellKey
 from db.evidence import key_of
 from db.session import Session, insert_new
 from db.tables import CELL, agreement, evidence
-from kernels.model import Build, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build
 
 # What a cell rests on, least first. Whoever asks for one of them takes those behind it, too.
 LEVELS = ("suspect", *TRUST, "confirmed")

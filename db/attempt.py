@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from db.bulk import set_rows, update_rows
 from db.session import Session
 from db.tables import LIVE, attempt, campaign, evidence, job, planned
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 LIVE_STATES = ("leased", "started")
 

@@ -23,7 +23,7 @@ from db.session import Session
 from db.tables import CELL, benchmark, job
 from kernels import codec
 from kernels.benchmark import Benchmark
-from kernels.model import Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
 
 ON_BOARDS = tuple(name for name, rung in RUNG_OF_PASS.items() if rung == "device")
 RUNG = "timed"  # of the cells that are proved

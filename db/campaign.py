@@ -21,7 +21,7 @@ from db.session import Session, insert_new
 from db.tables import LIVE, attempt, campaign, job
 from db.tables import planned as planned_table
 from kernels.errors import FarmError, UsageError
-from kernels.model import Rule, Verdict
+from kernels.evidence import Rule, Verdict
 
 # Of a job without a verdict; named one by one, since an index has no place for "not done".
 OPEN_STATES = ("waiting", "leased")

@@ -22,7 +22,8 @@ from db.bulk import insert_rows, update_rows
 from db.session import Session
 from db.tables import CELL, capability, evidence
 from kernels.errors import UsageError
-from kernels.model import Build, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build
 
 SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
 RUNG_OF_PASS = {"host": "host", "cuda": "device"}  # the backends that execute the CUDA text

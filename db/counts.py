@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from db.session import Session
 from db.tables import LIVE, attempt, campaign, device, exam, job
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 
 @dataclass(frozen=True)

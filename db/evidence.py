@@ -27,7 +27,7 @@ from db.tables import CELL, attempt, cases
 from db.tables import evidence as table
 from kernels import codec
 from kernels.errors import FarmError
-from kernels.model import Evidence
+from kernels.evidence import Evidence
 
 IMPORT_BATCH = 500  # lines; a statement takes only so many parameters
 KNOWN = sa.select(table.c.evidence_id).where(table.c.evidence_id.in_(sa.bindparam("ids", expanding=True)))

@@ -20,7 +20,8 @@ from db.cases import case_of
 from db.session import Session
 from db.tables import attempt, capability, cases, evidence, fingerprint, job
 from kernels import codec
-from kernels.model import Case, Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Case, Device
 
 
 class Place(NamedTuple):

@@ -25,7 +25,8 @@ from db.tables import campaign, cases, job
 from db.tables import planned as planned_table
 from db.tables import target as target_table
 from kernels.errors import UsageError
-from kernels.model import Case, Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Case, Device
 
 LARGEST_ID = 2**63 - 1  # of a row; SQLite takes no larger number
 

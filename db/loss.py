@@ -23,7 +23,7 @@ from db.own_line import About, own_line
 from db.second import keep_first
 from db.session import Session
 from db.tables import attempt, cases, job
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 LOSS_BUDGET = 3  # started attempts a job may lose before it is LOST
 

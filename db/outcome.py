@@ -22,7 +22,7 @@ from db.evidence import Entry, append, known
 from db.second import keep_first
 from db.session import Session
 from db.tables import CELL, attempt, evidence, job
-from kernels.model import Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
 
 LATE = "late: the job has its verdict"
 same_work = attrgetter("case_id", "backend", "source_digest")

@@ -16,7 +16,8 @@ from db.capability import CellKey
 from db.cases import case_of
 from db.session import Session
 from db.tables import capability, cases, evidence, job, planned
-from kernels.model import Case, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Case
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.model import Case, Device, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Case, Device
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ from db.needs import UNKNOWN, Offer, absent_file, needs_of, old_driver
 from db.session import Session
 from db.share import Waiting, in_turn
 from db.tables import LIVE, attempt, campaign, cases, job, planned, target
+from kernels.evidence import Rule
 from kernels.ids import new_id
-from kernels.model import Case, Rule
+from kernels.model import Case
 
 WAITING = sa.text("job.state = 'waiting'")  # as the partial index says it
 

@@ -28,7 +28,7 @@ from db.capability import (
     standing,
 )
 from db.session import Session
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 # What a case adds to its cell, besides verdict and time.
 same_figures = attrgetter(

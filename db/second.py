@@ -22,7 +22,7 @@ from db.attempt import decide, reopen, set_jobs
 from db.needs import Needs, needs_of
 from db.session import Session, insert_new
 from db.tables import LIVE, attempt, campaign, evidence, job, target
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 PASSED = (
     sa.select(job.c.id.label("job_id"), job.c.case_id, evidence.c.device, campaign.c.twice, *target.c)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from db.job import JobRow, job_row
 from db.session import Session
 from db.tables import CELL, attempt, campaign, evidence, exam, job, target
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 # Every kind of event; what happens in one transaction has one time and is told in this order.
 EVENTS = (

@@ -18,7 +18,7 @@ from db.capability import CellKey, fold_cells
 from db.session import Session, insert_new
 from db.tables import CELL, attempt, campaign, evidence, exam, job
 from kernels.errors import UsageError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from kernels import catalog, codec, inputs, registry, source
 from kernels.catalog import Planned, Selection
 from kernels.declared.catalog import Catalog
 from kernels.errors import FarmError
-from kernels.model import Case, Device, Role, Rule
+from kernels.evidence import Rule
+from kernels.model import Case, Device, Role
 from workers.boards import Board, executes, matches
 from workers.files import FileStore
 from workers.machine import free_bytes

@@ -13,7 +13,7 @@ from farm.one_case_text import case_words
 from kernels.declared.catalog import Catalog
 from kernels.declared.kernel import DeclaredKernel
 from kernels.declared.mistake import Mistake
-from kernels.model import Evidence
+from kernels.evidence import Evidence
 from workers import packs
 from workers.boards import Board, survey
 from workers.idle import Idle, Seen, Tried, quick_cases, try_all

@@ -18,7 +18,8 @@ from farm.marks import mark, timestamp
 from farm.matrix import Cell, Matrix, counting, merge
 from farm.narrow import Words, narrow
 from kernels.errors import FarmError, UnknownName, UsageError
-from kernels.model import Build, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build
 
 DOUBTED = ("stale", "suspect")
 MOST_CELLS = 3  # that a finding names

@@ -26,7 +26,7 @@ from farm.settle import settle
 from farm.terms import Term, Terms
 from farm.wire import lease_of, mismatch, worker_of
 from farm.writer import Answer, Joint, Steps, Writer
-from kernels.model import Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
 from workers import protocol
 from workers.exam import exam_catalog
 from workers.packs import shipped

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from db.capability import SEVERITY, largest
 from db.outcomes import Tried
 from farm.matrix import Cell
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 FACTOR = 2.0  # a margin that grew by less is no change
 LEAST_MARGIN = 0.01  # of the limit: what is below it may grow unnoticed

@@ -19,7 +19,8 @@ from farm.matrix import Cell, Matrix, Row, counting, merge, worst_of
 from farm.reader import source_digest
 from kernels import codec, registry, source
 from kernels.errors import FarmError
-from kernels.model import Case, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Case
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kernels import registry, source
-from kernels.model import Build, Case, Evidence, Rule, Seeded, Verdict
+from kernels.evidence import Evidence, Rule, Verdict
+from kernels.model import Build, Case, Seeded
 from kernels.op import Kernel, LaunchKernel
 from workers.boards import executes
 from workers.exam import DEADLINE_S, RIGHT, WRONG, exam_catalog, fault, question, twin_digest

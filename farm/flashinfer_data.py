@@ -26,7 +26,8 @@ from farm.marks import timestamp
 from farm.matrix import Cell, Matrix
 from kernels import registry
 from kernels.errors import FarmError
-from kernels.model import Buffer, Case, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Buffer, Case
 
 BACKEND = "cuda"
 STATUS = {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from farm.marks import FLAGS, LEGEND, NEVER_RUN, timestamp
 from farm.matrix import Cell, Column, Matrix
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 REFUSED = (Verdict.SKIP, Verdict.REJECT)
 BLANK = "blank: not part of this table"

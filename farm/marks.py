@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from farm.matrix import Cell
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 NEVER_RUN = "·"
 

@@ -17,7 +17,7 @@ from db.benchmark import Timed
 from db.capability import RUNGS, SEVERITY
 from db.sabotage import Score
 from kernels.errors import UsageError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 
 class Row(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from farm import build_text
-from kernels.model import Case, Comparison, Evidence, LaunchRecord, Worst
+from kernels.evidence import Comparison, Evidence, LaunchRecord, Worst
+from kernels.model import Case
 
 
 def text(evidence: Evidence) -> str:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from db.capability import RUNGS, Capability, holds_for
 from farm.matrix import Cell, Claim, Column, Matrix, Row
 from farm.targets import TargetGpu
-from kernels.model import Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Device
 
 OF_TEXTS = {"host", "builds"}  # rungs that speak of a CUDA text
 CPU_RUNGS = {"twin": ("twin", "host"), "host": ("host",)}  # rung -> backends whose evidence shows it on a CPU

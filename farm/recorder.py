@@ -12,7 +12,7 @@ from db.queue import Leased
 from farm.exam import Result
 from farm.log import logger
 from farm.metrics import Figures, Metrics
-from kernels.model import Evidence
+from kernels.evidence import Evidence
 from workers.protocol import Hello
 
 

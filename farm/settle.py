@@ -12,7 +12,7 @@ from db import agreement, trust
 from db.agreement import Board, Meeting
 from db.session import Session
 from farm.exam import settles
-from kernels.model import Evidence
+from kernels.evidence import Evidence
 from workers.exam import twin_digest
 
 

@@ -16,7 +16,7 @@ from farm.drive import Way, boards_for, finish, head_on, only_farm_on, watch
 from kernels import registry
 from kernels.catalog import Planned
 from kernels.errors import FarmError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from workers.boards import executes
 
 BAD = tuple(verdict for verdict in Verdict if verdict.bad)

@@ -26,7 +26,7 @@ from farm.matrix import Cell, Column, Matrix
 from farm.reader import read_matrix
 from kernels import registry
 from kernels.catalog import NO_KIND
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 PIPE_WIDTH = 120  # columns where nobody says how wide the paper is
 COMPILES_ONLY = "nvrtc"  # its PASS says that something was built: a table of another kind

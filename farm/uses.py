@@ -14,7 +14,7 @@ from db.session import Session
 from farm.campaign import Order
 from kernels import codec
 from kernels.catalog import Use
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 WAITS, NOT_RUN, NO_OP = "no verdict yet", "not selected", "no op here"
 

@@ -14,7 +14,8 @@ from farm.marks import tally as cells_tally
 from farm.matrix import Cell, Matrix
 from farm.progress import tally
 from farm.terminal import BAD, COMPILES_ONLY, DOUBTED, GOOD, NEVER, SKIPPED, duration, shown, table
-from kernels.model import Case, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Case
 
 BAR, SHORT_BAR = 20, 8  # characters of a progress bar; of one where there is little room
 NARROW = 100

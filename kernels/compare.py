@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernels.dtypes import NARROW, bits, canonical, poison, rounded, values
-from kernels.model import Verdict, Worst
+from kernels.evidence import Verdict, Worst
 from kernels.op import Step, Truth
 
 U = 2.0**-24  # unit roundoff of float32

@@ -13,7 +13,8 @@ from kernels import packing, projection, registry
 from kernels.compare import Compared, Place, compare, output_digest
 from kernels.dtypes import bits, canonical, rounded, values
 from kernels.errors import FarmError
-from kernels.model import Case, Comparison, Launch, Plan, Role, Verdict
+from kernels.evidence import Comparison, Verdict
+from kernels.model import Case, Launch, Plan, Role
 from kernels.op import JudgedOp, Step
 from kernels.thinning import thinned
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernels.compare import MAY_BE_NON_FINITE, SMALLEST, Compared, Place, compare, never_written
+from kernels.evidence import Verdict, Worst
 from kernels.inputs import words
-from kernels.model import Verdict, Worst
 from kernels.op import JudgedOp, LaunchKernel, Step
 from kernels.thinning import with_rows
 

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from farm.cli import main
-from kernels.model import Build, Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, Device
 from tests.farm.grids import CPU, CPU_2
 from tests.farm.lines import case_of, database_with, line_of
 

@@ -16,9 +16,10 @@ import kernels.ops
 from farm.reader import claims_for, kinds_of
 from kernels import catalog, inputs, registry
 from kernels.catalog import Selection
+from kernels.evidence import Evidence, LaunchRecord, Verdict
 from kernels.kind import Kind
 from kernels.kinds.q3_k import group_scales
-from kernels.model import Build, Case, Evidence, Launch, LaunchRecord, Shape, Verdict
+from kernels.model import Build, Case, Launch, Shape
 from kernels.op import Matrix
 from tests.cases.making import KINDS, RunCase, found, linear_case, positions, run_on_host, run_with
 from tests.kernels.kinds.test_cuda_text import COMPILER, Compiled

@@ -14,7 +14,8 @@ from typing import Protocol
 
 from kernels.declared.pack import Pack
 from kernels.errors import FarmError
-from kernels.model import Build, Case, Device, Evidence
+from kernels.evidence import Evidence
+from kernels.model import Build, Case, Device
 from workers import packs
 from workers.agent_log import AgentLog
 from workers.protocol import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from kernels.model import Evidence
+from kernels.evidence import Evidence
 from workers.log import ROOT
 from workers.protocol import Hello, Lease
 

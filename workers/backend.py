@@ -14,7 +14,8 @@ import workers.backends
 from kernels import dtypes
 from kernels.built import BuildRecord
 from kernels.errors import FarmError, UnknownName
-from kernels.model import Buffer, Build, Device, LaunchRecord, Options, Plan
+from kernels.evidence import LaunchRecord
+from kernels.model import Buffer, Build, Device, Options, Plan
 from workers.sim import plan as simulation
 
 NO_OPTIONS = Options()  # a kernel that asks its compiler for nothing

@@ -14,9 +14,10 @@ import numpy as np
 
 from kernels import compare, inputs, judge, registry
 from kernels.benchmark import Benchmark, Limit, Mark, spread
+from kernels.evidence import Comparison, Evidence, Verdict
 from kernels.inputs import FIXTURE_VERSION
 from kernels.limits import by_memory, limits
-from kernels.model import Case, Comparison, Evidence, Plan, Seeded, Verdict
+from kernels.model import Case, Plan, Seeded
 from workers import marks, work
 from workers.backend import POISONS, Backend, CannotRun, Run
 from workers.effort import TURN, Bench, bytes_of, refusal, told

@@ -14,7 +14,7 @@ from typing import IO, Any
 from kernels import codec
 from kernels.declared.pack import Pack
 from kernels.errors import FarmError
-from kernels.model import Evidence
+from kernels.evidence import Evidence
 from workers import packs
 
 FORMAT = "kernel-farm evidence"

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import workers.backends
 from kernels.errors import FarmError
-from kernels.model import Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
 from workers import packs
 from workers.backend import Backend, backend
 from workers.benchmark import bench_case

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import workers
-from kernels.model import Evidence
+from kernels.evidence import Evidence
 from workers.request import READY, SPOILED, Answer, Request
 from workers.wire import Channel, Closed
 

@@ -15,7 +15,8 @@ from kernels import catalog, codec, registry, source
 from kernels.catalog import Planned, Selection
 from kernels.declared.catalog import Catalog
 from kernels.errors import FarmError, UsageError
-from kernels.model import Build, Case, Device, Evidence, Rule, Verdict
+from kernels.evidence import Evidence, Rule, Verdict
+from kernels.model import Build, Case, Device
 from kernels.tiers import Tier
 from workers import backend as backends
 from workers import bundle, packs, selftest

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from kernels.benchmark import Benchmark
-from kernels.model import Comparison, Device, Plan, Role, Verdict
+from kernels.evidence import Comparison, Verdict
+from kernels.model import Device, Plan, Role
 from workers import work
 from workers.timed import BoardState, Rounds, Timed, Timing
 

@@ -15,7 +15,8 @@ from kernels import catalog, judge, registry
 from kernels.catalog import Selection
 from kernels.declared.kernel import DeclaredKernel
 from kernels.dtypes import rounded
-from kernels.model import Build, Case, Comparison, Plan, Role, Verdict
+from kernels.evidence import Comparison, Verdict
+from kernels.model import Build, Case, Plan, Role
 from workers.backend import POISONS, filled
 from workers.files import FileStore
 from workers.image_cache import ImageCache

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernels.errors import FarmError
-from kernels.model import Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
 from workers import sanitizer
 from workers.child_process import GRACE_S, Child, Setting
 from workers.machine import memory_bytes as memory_here

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from kernels import codec
 from kernels.errors import FarmError
-from kernels.model import Case, Device, Evidence, Rule
+from kernels.evidence import Evidence, Rule
+from kernels.model import Case, Device
 
 VERSION = 1
 

@@ -13,8 +13,9 @@ from kernels import ids, inputs, judge, registry, source
 from kernels.declared.mistake import Misdeclared
 from kernels.dtypes import values
 from kernels.errors import FarmError
+from kernels.evidence import Comparison, Evidence, Rule, Verdict
 from kernels.judge import Judged
-from kernels.model import Build, Case, Comparison, Evidence, Plan, Role, Rule, Verdict
+from kernels.model import Build, Case, Plan, Role
 from workers.backend import (
     POISONS,
     Backend,

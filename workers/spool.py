@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kernels.errors import FarmError
-from kernels.model import Evidence
+from kernels.evidence import Evidence
 from workers import bundle
 
 ROTATE_BYTES = 4 << 20  # a smaller spool isn't worth rewriting

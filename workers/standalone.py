@@ -11,7 +11,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from kernels.catalog import Planned
-from kernels.model import Device, Evidence, Rule
+from kernels.evidence import Evidence, Rule
+from kernels.model import Device
 from workers import packs
 from workers.board_lock import held
 from workers.isolate import Isolated

@@ -24,7 +24,7 @@ from farm.reader import read_matrix
 from farm.steps import Step
 from farm.terminal import console, shown
 from kernels.errors import FarmError, UsageError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 SCHEMA = 1  # of an export that is read
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from kernels.model import Build, Rule
+from kernels.evidence import Rule
+from kernels.model import Build
 
 SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)%")
 DEFAULT_URL = "sqlite:///.farm/farm.db"
@@ -27,7 +28,7 @@ database = click.option(
 # Argument `as_json`: JSON to stdout, else tables for people; progress and messages go to stderr either way.
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
-# Argument `rule`: a value of kernels.model.Rule.
+# Argument `rule`: a value of kernels.evidence.Rule.
 rule = click.option(
     "--rule",
     type=click.Choice([rule.value for rule in Rule]),

@@ -7,7 +7,7 @@ import click
 from farm.cli import options
 from farm.drive import Way
 from farm.steering import BAD, retry_and_finish
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 
 @click.command("retry")

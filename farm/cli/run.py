@@ -21,7 +21,8 @@ from farm.one_case import Words, from_json, from_words
 from farm.one_case_text import text
 from kernels import codec
 from kernels.errors import FarmError, UsageError
-from kernels.model import Build, Case, Device, Evidence, Rule
+from kernels.evidence import Evidence, Rule
+from kernels.model import Build, Case, Device
 from workers import backend as backends
 from workers import packs
 from workers.boards import executes, matching, survey

@@ -22,7 +22,8 @@ from farm.terminal import console, shown
 from farm.times import words as times_words
 from kernels import codec
 from kernels.errors import UsageError
-from kernels.model import Evidence, Grid, Worst
+from kernels.evidence import Evidence, Worst
+from kernels.model import Grid
 
 BYTES_A_LINE = 16
 DIGITS = 25  # read of a job's number: enough to say that there is none

@@ -16,7 +16,8 @@ from farm.gguf_cases import DEFAULT_ROWS
 from kernels import registry
 from kernels.catalog import DEFAULT_SEEDS, NO_KIND, Selection
 from kernels.errors import FarmError, UsageError
-from kernels.model import Build, Rule
+from kernels.evidence import Rule
+from kernels.model import Build
 from kernels.tiers import Tier
 from workers.boards import wanted_backends
 

@@ -13,7 +13,7 @@ import io
 
 from farm.exports import Export
 from farm.matrix import Cell, Matrix
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 HEADER = (
     "backend_name", "op_name", "op_params", "test_mode", "supported", "error_message", "backend_reg_name",

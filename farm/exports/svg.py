@@ -10,7 +10,7 @@ from farm.exports import Export
 from farm.marks import FLAGS, LEGEND, LETTERS, NEVER_RUN, signs
 from farm.matrix import Cell, Matrix
 from farm.web.grid import shade
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 WIDE, HIGH = 30, 16  # pixels of a cell
 LINE, LETTER = 14, 6.7  # pixels of a line and of a letter at 11 px

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from db.token import TokenRow
 from kernels.errors import FarmError
-from kernels.model import Device, Evidence
+from kernels.evidence import Evidence
+from kernels.model import Device
 from workers.boards import matches
 from workers.protocol import (
     Acknowledged,

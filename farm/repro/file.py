@@ -15,9 +15,10 @@ import numpy as np
 from db.blob import SourceText
 from kernels import exp32, registry, source
 from kernels.errors import FarmError, UsageError
+from kernels.evidence import Evidence
 from kernels.expected import Expected, expected
 from kernels.inputs import images as inputs_of
-from kernels.model import BufferArg, Build, Evidence, Launch, Plan
+from kernels.model import BufferArg, Build, Launch, Plan
 from workers.backends.host import told_entries
 from workers.files import FileStore
 from workers.host import compiler

@@ -14,7 +14,8 @@ from farm.marks import timestamp
 from farm.matrix import Cell, Matrix
 from farm.records import device_record
 from kernels.errors import UnknownName
-from kernels.model import Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Device
 
 MOST = 200  # cells that stand apart
 SYSTEM = ("driver", "os", "libc", "compiler")  # what may change on a board from one day to the next

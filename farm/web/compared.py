@@ -14,7 +14,7 @@ from db.history import Place
 from db.session import Session
 from farm.matrix import Matrix
 from kernels.errors import UsageError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 DAY_US = 86_400_000_000
 SOURCE = re.compile(r"[0-9a-f]{4,64}")

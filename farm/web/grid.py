@@ -15,7 +15,8 @@ from db.capability import RUNGS, SEVERITY
 from farm.marks import LETTERS, signs
 from farm.matrix import Cell, Column, Matrix, counting, merge
 from kernels import registry
-from kernels.model import Build, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build
 
 LOOKS = {verdict: letter.lower() for verdict, letter in LETTERS.items()}
 SHADES = 4  # of a margin: 1 is far from the limit

@@ -14,7 +14,7 @@ from farm.activity import BoardNow, CampaignNow, campaign_now, read_activity
 from farm.records import campaign_record, device_record
 from farm.terminal import duration
 from farm.watch_frame import case_words
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from workers import thermometer
 
 NEWEST = 100  # bad jobs that a page lists

@@ -16,7 +16,7 @@ from farm.marks import FLAGS, LEGEND, LETTERS, NEVER_RUN
 from farm.web import grid
 from farm.web.query import with_words
 from farm.web.security import Door
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 HERE = Path(__file__).parent
 BYTES_A_GROUP = 4  # of a block's hexadecimal digits

@@ -13,7 +13,7 @@ from db.capability import RUNGS
 from farm.marks import FLAGS
 from farm.matrix import Cell, Column
 from kernels.errors import UnknownName, UsageError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 NEVER, BAD = "never", "bad"
 DAYS = re.compile(r"(\d{1,4})d")

@@ -20,7 +20,7 @@ from farm.held import Held, Holder
 from farm.matrix import Cell, Matrix
 from farm.web import boards, compared, explained, grid, moving
 from farm.web.query import Query, parse
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 NEWEST = 50  # bad cells that a page shows
 KEPT = 8  # tables of the newest matrix that are kept

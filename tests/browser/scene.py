@@ -15,7 +15,8 @@ from farm.matrix import Row
 from farm.reader import source_digest
 from kernels import source
 from kernels.catalog import Selection
-from kernels.model import Build, Device, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build, Device
 from tests.db.test_benchmark import times
 from tests.farm.grids import CPU, GPU
 from tests.farm.lines import case_of, database_with, line_of

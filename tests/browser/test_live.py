@@ -13,7 +13,7 @@ from farm.campaign import Order, plan, submit
 from farm.coordinator import Coordinator
 from kernels import catalog
 from kernels.catalog import Selection
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.browser.conftest import Visit
 from tests.browser.serving import Served
 from tests.farm.conftest import DEVICE, FakeAgent

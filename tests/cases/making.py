@@ -8,8 +8,9 @@ from typing import Protocol
 import numpy as np
 
 from kernels import registry
+from kernels.evidence import Evidence, Verdict
 from kernels.inputs import FIXTURE_VERSION
-from kernels.model import Build, Case, Evidence, FromFile, Layout, Seeded, Shape, Verdict
+from kernels.model import Build, Case, FromFile, Layout, Seeded, Shape
 from tests.workers.zoo import Wrong
 from workers.backend import Backend
 from workers.backends.host import BACKEND, Host

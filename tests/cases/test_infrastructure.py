@@ -11,7 +11,7 @@ from db import capability
 from db.campaign import campaign_row
 from db.loss import LOSS_BUDGET
 from db.session import open_database
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.db.making import Farm, answer, case
 
 

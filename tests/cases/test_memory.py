@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from kernels import inputs, registry
-from kernels.model import Case, Layout, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Case, Layout
 from tests.cases.making import KINDS, LINEAR, PACKED, RunCase, found, linear_case, positions, tokens
 from tests.workers.zoo import Wrong
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from kernels import registry
-from kernels.model import Case, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Case
 from tests.cases.making import LINEAR, RunCase, linear_case, npy, positions, tokens
 from tests.workers.zoo import Wrong
 from workers.files import FileStore

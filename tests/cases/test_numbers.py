@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from kernels import inputs, registry
+from kernels.evidence import Evidence, Rule, Verdict
 from kernels.inputs import FIXTURE_VERSION
-from kernels.model import Build, Case, Device, Evidence, Plan, Rule, Seeded, Shape, Verdict
+from kernels.model import Build, Case, Device, Plan, Seeded, Shape
 from tests.cases.making import (
     KINDS,
     LINEAR,

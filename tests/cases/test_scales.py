@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kernels import inputs, registry
-from kernels.model import Case, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Case
 from tests.cases.making import KINDS, LINEAR, RunCase, found, linear_case, positions, tokens
 from tests.workers.zoo import Wrong
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.model import Case, Device, Launch, Layout, Plan, Shape, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Case, Device, Launch, Layout, Plan, Shape
 from tests.cases.making import LINEAR, RunCase, found, linear_case, run_with, tokens
 from tests.workers.zoo import Wrong
 from workers.backend import Run

@@ -16,7 +16,8 @@ from farm import exports
 from farm.matrix import Matrix, Row
 from farm.web import grid
 from kernels import catalog
-from kernels.model import Build, Case, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build, Case
 from tests.cases.fakes.wanton import HANGS, endless
 from tests.cases.making import RunCase, found, linear_case, positions
 from tests.farm.grids import CPU, H200, capability, matrix_of

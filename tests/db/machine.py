@@ -16,7 +16,8 @@ from db.evidence import import_lines
 from db.job import add_jobs, jobs_of
 from db.queue import Leased, Worker
 from db.session import Database, Session
-from kernels.model import Device, Evidence, Rule, Verdict
+from kernels.evidence import Evidence, Rule, Verdict
+from kernels.model import Device
 from tests.db.making import BOARD, HOST, WORKER, answer, case, planned
 from tests.db.model import Campaign, Job, Model
 

@@ -17,7 +17,8 @@ from db.outcome import Outcome
 from db.queue import Leased, Worker
 from db.session import Database, open_database, open_existing
 from kernels.errors import FarmError
-from kernels.model import Build, Case, Comparison, Device, Evidence, Rule, Seeded, Shape, Verdict
+from kernels.evidence import Comparison, Evidence, Rule, Verdict
+from kernels.model import Build, Case, Device, Seeded, Shape
 
 BOARD = Device("cpu-0", "cpu-x86_64", "Some CPU", "uuid-0", 2, (("compiler", "g++ 12"),))
 WORKER = Worker("worker-0", BOARD.slug, BOARD.device_class, ("host",))

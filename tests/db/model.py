@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 BUDGET, CRASHES = 3, 2  # as the design says them, whatever the code does
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from db import activity, bug, campaign, trust
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.db.making import BOARD, Farm, answer, case
 from tests.db.test_bug import CELL
 

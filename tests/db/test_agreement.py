@@ -11,7 +11,8 @@ from db import agreement, capability, trust
 from db.capability import Capability
 from db.evidence import Entry, append, import_lines
 from db.session import Database, Session
-from kernels.model import Build, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build
 from tests.db.making import BOARD, Farm, case, line
 
 OTHER = replace(BOARD, slug="cpu-1", uuid="uuid-1")

@@ -7,8 +7,9 @@ from dataclasses import replace
 from db import benchmark, capability, evidence
 from db.prune import prune
 from kernels.benchmark import Benchmark, Mark, spread
+from kernels.evidence import Evidence, Verdict
 from kernels.limits import by_memory
-from kernels.model import Device, Evidence, Verdict
+from kernels.model import Device
 from tests.db.making import Farm, case, line
 
 GPU = Device("rtx-3060-1", "rtx-3060", "RTX 3060", "GPU-1")

@@ -11,7 +11,8 @@ from db.capability import CellKey, fold, holds_for
 from db.job import PlannedCase, Target, add_targets, jobs_of, representatives
 from db.session import Database
 from kernels.built import BuildRecord
-from kernels.model import Build, Case, Evidence, Rule, Verdict
+from kernels.evidence import Evidence, Rule, Verdict
+from kernels.model import Build, Case
 from tests.db.making import HOST, Farm, case, line
 from tests.db.test_capability import finding, folded
 

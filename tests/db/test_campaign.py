@@ -11,7 +11,7 @@ from db.cases import known_inputs, remember_inputs
 from db.job import Target, add_jobs, add_targets, job_row, jobs_of
 from db.session import Database
 from kernels.errors import FarmError, UsageError
-from kernels.model import Rule, Verdict
+from kernels.evidence import Rule, Verdict
 from tests.db.making import HOST, Farm, answer, case, planned
 
 GPU = Target("cuda", "rtx-3060")

@@ -15,7 +15,8 @@ from db import capability, evidence
 from db.capability import CellKey, Finding, fold
 from db.session import open_database
 from kernels.errors import UsageError
-from kernels.model import Build, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build
 from tests.db.making import BOARD, Farm, case, comparison, line
 
 UPDATED = replace(BOARD, fingerprint=(("compiler", "g++ 14"),))

@@ -9,7 +9,7 @@ import pytest
 from db import check, evidence
 from db.check import RULES
 from db.job import Target
-from kernels.model import Rule, Verdict
+from kernels.evidence import Rule, Verdict
 from tests.db.making import HOST, Farm, answer, case, line
 from tests.db.test_migrations import filled
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from db import campaign, trust
 from db.counts import Counts, counts
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.db.making import BOARD, Farm, answer, case
 
 

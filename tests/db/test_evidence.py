@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from db import capability, evidence, tables
 from kernels.errors import FarmError
-from kernels.model import LaunchRecord, Verdict, Worst
+from kernels.evidence import LaunchRecord, Verdict, Worst
 from tests.db.making import BOARD, Farm, case, comparison, line
 
 

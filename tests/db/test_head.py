@@ -15,7 +15,7 @@ from db import campaign
 from db.head import only_head
 from db.session import Database, open_database
 from kernels.errors import FarmError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.db.making import Farm, case, work_until_refused
 
 JOBS = 600  # more than the older one can do before the newer has begun

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from db import evidence, history
 from db.history import Place
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.db.making import BOARD, Farm, answer, case, line
 
 OLD = "9" * 64

@@ -17,7 +17,7 @@ from db import agreement, blob, bug, campaign, capability, evidence, pack, sabot
 from db.cases import remember_inputs
 from db.job import Target
 from db.session import Database, known_revisions, open_database
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.db.making import BOARD, HOST, Farm, answer, case, line
 from tests.db.test_benchmark import timed
 from tests.db.test_bug import CELL

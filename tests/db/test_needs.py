@@ -9,7 +9,8 @@ import pytest
 from db import campaign, capability, evidence
 from db.job import PlannedCase, Target, add_targets, jobs_of
 from db.needs import NOTHING, Needs, Offer, absent_file, needs_of, offer_of, old_driver, unmet_by_class
-from kernels.model import Case, Device, Rule, Verdict
+from kernels.evidence import Rule, Verdict
+from kernels.model import Case, Device
 from tests.db.making import BOARD, SOURCE, WORKER, Farm, case
 
 FILE = "f" * 64

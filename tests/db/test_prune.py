@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from db import blob, campaign, capability, check, evidence, pack, prune, tables
 from db.session import Database
 from kernels.errors import FarmError
-from kernels.model import Rule, Verdict
+from kernels.evidence import Rule, Verdict
 from tests.db.making import BOARD, HOST, Farm, answer, case, line, planned
 
 

@@ -10,7 +10,8 @@ import pytest
 from db import campaign, capability, device, evidence, outcome, queue
 from db.epoch import StaleEpoch, raise_epoch
 from db.loss import LOSS_BUDGET, Losses, lose, reclaim_all
-from kernels.model import Device, Rule, Verdict
+from kernels.evidence import Rule, Verdict
+from kernels.model import Device
 from tests.db.making import BOARD, HOST, WORKER, Farm, answer, case, claim, line
 
 

@@ -13,7 +13,8 @@ from db import capability, refold, tables
 from db.capability import Capability, Finding, fold
 from db.evidence import Entry, append
 from db.refold import grow
-from kernels.model import Build, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build
 from tests.db.making import BOARD, Farm, case, comparison, line
 from tests.db.test_capability import finding
 

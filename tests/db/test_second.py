@@ -11,7 +11,8 @@ from db import campaign, check, device, evidence, second, trust
 from db.job import JobRow
 from db.queue import Leased, Worker, can_run
 from db.session import Database
-from kernels.model import Device, Evidence, Rule, Verdict
+from kernels.evidence import Evidence, Rule, Verdict
+from kernels.model import Device
 from tests.db.making import BOARD, HOST, WORKER, Farm, answer, case, planned
 
 OTHER = replace(BOARD, slug="cpu-1", uuid="uuid-1")

@@ -16,7 +16,7 @@ from db.outcome import complete_many
 from db.story import Event, story
 from db.tables import target
 from kernels.errors import UsageError
-from kernels.model import Rule, Verdict
+from kernels.evidence import Rule, Verdict
 from tests.db.making import BOARD, HOST, SOURCE, WORKER, Farm, answer, case
 from tests.db.test_needs import PASCAL, submit
 

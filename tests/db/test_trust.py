@@ -15,7 +15,7 @@ from db.evidence import Entry, append, key_of
 from db.queue import Worker
 from db.session import Database, Session
 from kernels.errors import UsageError
-from kernels.model import Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
 from tests.db.making import BOARD, WORKER, Farm, answer, case, line
 
 OTHER = replace(BOARD, slug="cpu-1", uuid="uuid-1")

@@ -16,7 +16,8 @@ from farm.cli import main
 from farm.coordinator import Coordinator
 from kernels import catalog
 from kernels.catalog import Selection
-from kernels.model import Device, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Device
 from workers.boards import Board
 from workers.protocol import Ask, Complete, Hello, Lease, Leases, Renew, Renewed, Welcome
 from workers.request import Request

@@ -10,7 +10,8 @@ from db.capability import Capability, CellKey
 from farm.matrix import Claim, Matrix, Row
 from farm.pivot import pivot
 from farm.targets import TargetGpu
-from kernels.model import Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Device
 
 NOW_US = 1_700_000_000_000_000  # 2023-11-14T22:13:20Z
 BLOCK = Row("matvec", "block", "Q4_0", "exact")

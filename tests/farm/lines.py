@@ -10,19 +10,9 @@ from db import evidence
 from db.session import open_database
 from farm.matrix import Row
 from farm.reader import source_digest
+from kernels.evidence import Comparison, Evidence, LaunchRecord, Verdict, Worst
 from kernels.inputs import FIXTURE_VERSION
-from kernels.model import (
-    Build,
-    Case,
-    Comparison,
-    Device,
-    Evidence,
-    LaunchRecord,
-    Seeded,
-    Shape,
-    Verdict,
-    Worst,
-)
+from kernels.model import Build, Case, Device, Seeded, Shape
 from tests.farm.grids import CPU
 
 # The Q4_0 block of scale 1.0 and quants 0, 1, … 15 in both nibbles.

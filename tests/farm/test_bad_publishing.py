@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from farm.cli import main
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.farm.lines import case_of, database_with, line_of
 
 CELL = "cpu-x86_64/host/matvec/block/Q4_0/exact"

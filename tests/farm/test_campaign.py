@@ -16,7 +16,8 @@ from farm.campaign import Only, Order, Submitted, deadline_s, keep, plan, source
 from kernels import catalog, codec, source
 from kernels.catalog import Selection
 from kernels.errors import UsageError
-from kernels.model import Build, Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, Device
 
 ORDER = Order(Selection(kernels=("matvec/block",), kinds=("Q4_0", "Q6_K"), builds=(Build.EXACT,)), ("twin",))
 TARGET = Target("twin", "cpu-a")

@@ -10,7 +10,7 @@ import pytest
 from farm.claims import DAY_US, check, written
 from farm.matrix import Matrix
 from kernels.errors import UsageError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.farm.grids import CPU, H200, NOW_US, capability, matrix_of
 
 NAME = "cpu-x86_64/host/matvec/block/Q4_0/exact"

@@ -19,7 +19,8 @@ from farm import coordinator as coordinator_module
 from farm.campaign import Order, Submitted, deadline_s
 from farm.coordinator import FLUSH_S, PATIENCE, Coordinator
 from kernels.catalog import Selection
-from kernels.model import Device, Rule, Verdict
+from kernels.evidence import Rule, Verdict
+from kernels.model import Device
 from workers.agent import GLANCE_S
 from workers.protocol import StaleEpoch
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from db.session import open_database
 from farm.cli import main
 from farm.difference import State, compare
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.db.making import Farm, answer, case, comparison
 
 PLACE = ("cpu", "host", "matvec", "block", "Q4_0", "exact")

@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from farm.cli import main
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.farm.lines import database_with, line_of
 
 ROOT = Path(__file__).resolve().parents[2]

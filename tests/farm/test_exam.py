@@ -16,7 +16,8 @@ from farm.campaign import Submitted
 from farm.coordinator import Coordinator
 from farm.exam import Examiner, is_question, settles
 from kernels import catalog
-from kernels.model import Build, Shape, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, Shape
 from tests.farm.conftest import DEVICE, Clock, FakeAgent
 from workers.backends.host import Host
 from workers.board_thread import BoardThread

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from farm.cli import main
 from farm.cli.export import write_whole
 from kernels.errors import FarmError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.farm.lines import case_of, database_with, line_of
 
 

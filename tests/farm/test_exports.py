@@ -19,7 +19,8 @@ from farm import exports
 from farm.matrix import Matrix, Row, Sabotaged
 from farm.narrow import Words, narrow
 from kernels.errors import UnknownName
-from kernels.model import Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Device
 from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, CPU_2, H200, NOW_US, RTX_3060, capability, matrix_of
 
 KEYS = [

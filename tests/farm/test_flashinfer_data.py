@@ -20,7 +20,7 @@ from db.session import open_existing
 from farm.cli import main
 from farm.flashinfer_data import extra
 from kernels import oracle, registry, source
-from kernels.model import Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
 from tests.farm.grids import CPU, GPU
 from tests.farm.lines import case_of, database_with, line_of
 

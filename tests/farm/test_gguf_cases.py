@@ -17,7 +17,8 @@ from farm import gguf_cases
 from farm.gguf_cases import Choice
 from farm.one_case import Words, from_words
 from kernels import registry
-from kernels.model import Build, FromFile, Shape, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, FromFile, Shape
 from workers import backend as backends
 from workers.files import FileStore, Held, sample_rows
 from workers.gguf_file import Tensor, read_gguf

@@ -16,7 +16,8 @@ from farm.cli import main
 from farm.cost import HOUR_US
 from kernels import codec
 from kernels.catalog import Selection
-from kernels.model import Device, Rule
+from kernels.evidence import Rule
+from kernels.model import Device
 from tests.db.making import HOST, WORKER, Farm, answer, case, planned
 from tests.farm.lines import database_with
 

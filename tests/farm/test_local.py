@@ -21,7 +21,8 @@ from farm.cluster import ray_home
 from farm.coordinator import Coordinator
 from farm.local import BoardThread
 from kernels import registry
-from kernels.model import Case, FromFile, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Case, FromFile
 from tests.farm.conftest import DEVICE
 from workers import backend as backends
 from workers.backend import Unavailable

@@ -11,7 +11,8 @@ from db.capability import Capability
 from farm.matrix import Cell, Claim, Matrix, Row, merge
 from farm.pivot import pivot
 from kernels.errors import UsageError
-from kernels.model import Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Device
 from tests.farm.grids import (
     BLOCK,
     BLOCK_DEFAULT,

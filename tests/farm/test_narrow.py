@@ -7,7 +7,7 @@ import pytest
 from farm.matrix import Matrix, Row
 from farm.narrow import Words, narrow, since_us
 from kernels.errors import FarmError, UsageError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.farm.grids import BLOCK, CPU, GPU, H200, NOW_US, RTX_3060, capability, matrix_of
 
 LANES = Row("matvec", "coalesced", "Q4_K", "exact")

@@ -11,8 +11,9 @@ from farm.campaign import checked, target
 from farm.needs import least_sm, needs
 from kernels import registry
 from kernels.catalog import Planned
+from kernels.evidence import Rule, Verdict
 from kernels.inputs import FIXTURE_VERSION
-from kernels.model import Build, Case, Device, Rule, Seeded, Shape, Verdict
+from kernels.model import Build, Case, Device, Seeded, Shape
 
 DRAWN = Seeded("ordinary", 0, FIXTURE_VERSION)
 

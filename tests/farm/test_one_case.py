@@ -14,7 +14,8 @@ from farm.one_case import Words, from_json, from_words
 from farm.one_case_text import scalar_words
 from kernels import codec, registry
 from kernels.errors import FarmError, UsageError
-from kernels.model import Build, Case, FromFile, Seeded, Shape, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, Case, FromFile, Seeded, Shape
 from workers.backends.twin import BACKEND as TWIN
 from workers.files import FileStore
 from workers.image_cache import ImageCache

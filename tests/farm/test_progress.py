@@ -7,7 +7,7 @@ from rich.console import Console
 
 from db.campaign import CampaignRow
 from farm.progress import Bar, tally
-from kernels.model import Rule, Verdict
+from kernels.evidence import Rule, Verdict
 
 VERDICTS = ((Verdict.FAIL, 2), (Verdict.PASS, 1200), (Verdict.SKIP, 3))
 ROW = CampaignRow(7, "{}", Rule.BOUND, 0, 1, None, 1200, 95, VERDICTS)

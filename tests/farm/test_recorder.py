@@ -15,7 +15,7 @@ from farm.coordinator import Coordinator
 from farm.exam import Examiner
 from farm.metrics import Metrics
 from kernels import catalog
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.farm.conftest import Clock, FakeAgent
 from workers.log import writing_to
 from workers.protocol import Complete

@@ -15,7 +15,8 @@ from farm import user_catalog
 from farm.cli import main
 from kernels import catalog
 from kernels.catalog import Selection
-from kernels.model import Build, Evidence, Shape, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build, Shape
 from kernels.op import Workload
 from tests.farm.lines import case_of, database_with, line_of
 from tests.workers.catalogs import ran, written

@@ -9,7 +9,8 @@ import pytest
 
 from farm.campaign import Order, Submitted
 from farm.coordinator import Coordinator
-from kernels.model import Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Device
 from tests.farm.conftest import DEVICE, SMALL, Clock, FakeAgent
 
 OTHER = replace(DEVICE, slug="cpu-test-2", uuid="uuid-2")

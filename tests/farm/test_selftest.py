@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from workers import bundle, selftest
 from workers.command import main
 from workers.machine import cpu_device

@@ -19,7 +19,8 @@ from farm import one_case_text
 from farm.cli import main
 from farm.dossier import fields_of
 from kernels import codec
-from kernels.model import Build, Case, Rule, Verdict
+from kernels.evidence import Rule, Verdict
+from kernels.model import Build, Case
 from tests.farm.grids import CPU, CPU_2
 from tests.farm.lines import BLOCK_HEX, case_of, database_with, line_of
 

@@ -15,7 +15,7 @@ from db import campaign
 from db.job import PlannedCase, Target
 from db.session import open_database
 from farm.cli import main
-from kernels.model import Rule, Verdict
+from kernels.evidence import Rule, Verdict
 from tests.farm.lines import case_of, database_with, line_of
 
 

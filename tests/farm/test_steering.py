@@ -16,7 +16,7 @@ from farm import steering
 from farm.campaign import Submitted
 from farm.coordinator import Coordinator
 from kernels.errors import FarmError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.farm.conftest import Clock
 
 URL = "sqlite:///.farm/farm.db"

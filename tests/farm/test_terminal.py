@@ -16,7 +16,8 @@ from db.session import open_database
 from farm.matrix import Matrix, Row
 from farm.terminal import campaign_line, cells_line, duration, matrix_parts, print_summary, shown
 from kernels import registry
-from kernels.model import Device, Rule, Verdict
+from kernels.evidence import Rule, Verdict
+from kernels.model import Device
 from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, GPU, H200, RTX_3060, capability, matrix_of
 from tests.farm.lines import case_of, database_with, line_of
 

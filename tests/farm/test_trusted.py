@@ -22,7 +22,7 @@ from farm.matrix import Matrix, Row
 from farm.narrow import Words, narrow
 from farm.trusted import trusted
 from kernels.errors import UnknownName
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.farm.grids import BLOCK, CPU, CPU_2, capability, matrix_of
 from tests.farm.lines import case_of, line_of
 

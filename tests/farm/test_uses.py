@@ -13,7 +13,8 @@ from farm.campaign import Order, Workloads, plan
 from farm.uses import fold
 from farm.workload_file import Left
 from kernels.catalog import Selection, Use
-from kernels.model import Build, Case, Shape, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, Case, Shape
 from tests.farm.test_local import Farm
 
 USES = (

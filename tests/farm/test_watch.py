@@ -29,7 +29,7 @@ from farm.activity import Activity, BoardNow, CampaignNow, read_activity
 from farm.matrix import Matrix
 from farm.watch import EVERY_S, SHARE, Watch, pause_s
 from farm.watch_frame import frame
-from kernels.model import Rule, Verdict
+from kernels.evidence import Rule, Verdict
 from tests.farm.grids import CPU, GPU, capability, matrix_of
 from tests.farm.lines import case_of, database_with, line_of
 

@@ -14,21 +14,8 @@ from hypothesis import strategies as st
 from kernels import codec
 from kernels.codec import CodecError, canonical, decode, digest, encode
 from kernels.errors import FarmError
-from kernels.model import (
-    Build,
-    Case,
-    Comparison,
-    Device,
-    Evidence,
-    FromFile,
-    LaunchRecord,
-    Layout,
-    Rule,
-    Seeded,
-    Shape,
-    Verdict,
-    Worst,
-)
+from kernels.evidence import Comparison, Evidence, LaunchRecord, Rule, Verdict, Worst
+from kernels.model import Build, Case, Device, FromFile, Layout, Seeded, Shape
 
 text = st.text(max_size=8)
 names = st.from_regex(r"[a-z]{1,5}", fullmatch=True)

@@ -28,7 +28,7 @@ from kernels.compare import (
     silu_truth,
 )
 from kernels.dtypes import canonical
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from kernels.op import Step, Truth
 
 POISON = 0x7FC0DEAD

@@ -10,7 +10,7 @@ import pytest
 
 from kernels.compare import Place, compare, output_digest
 from kernels.dtypes import BF16, F16, F32, NARROW, poison, rounded
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from kernels.op import Truth
 
 POISON = 0x7FC0DEAD

@@ -10,8 +10,9 @@ import pytest
 
 from kernels import inputs, registry
 from kernels.compare import Compared, Place, compare
+from kernels.evidence import Verdict
 from kernels.judge import nmse, step_of
-from kernels.model import Build, Case, Seeded, Shape, Verdict
+from kernels.model import Build, Case, Seeded, Shape
 from kernels.op import JudgedOp, LaunchKernel, Step, Truth
 
 POISON = 0x7FC0DEAD

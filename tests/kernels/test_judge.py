@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kernels import inputs, registry
+from kernels.evidence import Verdict
 from kernels.judge import (
     Judged,
     judge,
@@ -20,7 +21,7 @@ from kernels.judge import (
     worst_block,
     written,
 )
-from kernels.model import BufferArg, Build, Case, Launch, Plan, Role, Seeded, Shape, Verdict, packed
+from kernels.model import BufferArg, Build, Case, Launch, Plan, Role, Seeded, Shape, packed
 from kernels.op import JudgedOp
 
 POISON = 0x7FC0DEAD

@@ -9,8 +9,9 @@ import pytest
 
 from kernels import inputs, judge, projection, registry
 from kernels.compare import MAY_BE_NON_FINITE, Compared, Place
+from kernels.evidence import Verdict
 from kernels.families import FAMILIES
-from kernels.model import Build, Case, Plan, Seeded, Shape, Verdict
+from kernels.model import Build, Case, Plan, Seeded, Shape
 from kernels.op import JudgedOp, LaunchKernel, Step
 from tests.kernels.test_compare import POISON
 

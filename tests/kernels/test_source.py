@@ -144,6 +144,7 @@ def test_digest_counts_exp32_for_silu_mul_and_for_ffn() -> None:
         ("kernels.kind", True),
         ("kernels.kinds.q4_0", True),
         ("kernels.model", False),
+        ("kernels.evidence", False),
         ("kernels.compare", False),
         ("numpy", False),
     ],

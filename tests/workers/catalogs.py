@@ -11,8 +11,9 @@ from kernels.declared import catalog as declared
 from kernels.declared import twin
 from kernels.declared.catalog import Catalog
 from kernels.declared.pack import Pack
+from kernels.evidence import Evidence
 from kernels.inputs import FIXTURE_VERSION
-from kernels.model import Build, Evidence, Seeded
+from kernels.model import Build, Seeded
 from kernels.op import Workload
 from workers import packs
 from workers.backend import backend

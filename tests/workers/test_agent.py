@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.model import Case, Evidence, Rule, Verdict
+from kernels.evidence import Evidence, Rule, Verdict
+from kernels.model import Case
 from tests.workers.cases import matvec_case
 from workers.agent import Agent, choose
 from workers.isolate import Isolated

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from kernels import catalog, dtypes, inputs, judge, registry
-from kernels.model import Build, Case, Device, Plan, Role, Seeded, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, Case, Device, Plan, Role, Seeded
 from kernels.op import Workload
 from tests.workers.cases import matvec_case, request_for
 from tests.workers.fakes.cuda_driver import fake_cuda

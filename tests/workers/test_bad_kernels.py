@@ -9,8 +9,9 @@ from contextlib import closing
 import pytest
 
 from kernels.declared.catalog import Catalog
+from kernels.evidence import Evidence, Verdict
 from kernels.inputs import FIXTURE_VERSION
-from kernels.model import Build, Case, Evidence, Seeded, Shape, Verdict
+from kernels.model import Build, Case, Seeded, Shape
 from tests.workers.catalogs import written
 from tests.workers.test_isolate import children
 from workers import packs

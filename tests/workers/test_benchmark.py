@@ -12,8 +12,9 @@ import pytest
 
 from kernels import registry
 from kernels.benchmark import Spread, gb_per_s, spread
+from kernels.evidence import Evidence, Verdict
 from kernels.limits import Board, Work, limits
-from kernels.model import Case, Device, Evidence, FromFile, Plan, Shape, Verdict
+from kernels.model import Case, Device, FromFile, Plan, Shape
 from tests.workers.cases import matvec_case, request_for
 from tests.workers.fakes.timed import FakeTimed
 from workers.backend import CannotRun, Run, filled

@@ -9,7 +9,8 @@ import numpy as np
 
 from kernels import source
 from kernels.built import BuildRecord
-from kernels.model import Build, Device, Evidence, Plan, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build, Device, Plan
 from tests.workers.cases import matvec_case, request_for
 from workers.backend import Rejected, Run
 from workers.backends.twin import BACKEND as TWIN

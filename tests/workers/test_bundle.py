@@ -10,7 +10,7 @@ import pytest
 
 from kernels.declared.pack import Pack
 from kernels.errors import FarmError
-from kernels.model import Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
 from tests.workers.cases import matvec_case, request_for
 from workers import bundle, packs
 from workers.bundle import DamagedBundle

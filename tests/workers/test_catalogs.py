@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.model import Build, Layout, Shape, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, Layout, Shape
 from kernels.op import Workload
 from tests.workers.catalogs import edited, quick, ran, written
 

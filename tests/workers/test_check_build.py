@@ -9,7 +9,8 @@ import pytest
 
 from kernels import catalog, inputs, registry, source
 from kernels.catalog import CellName, Selection
-from kernels.model import Build, Case, Evidence, Role, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build, Case, Role
 from tests.workers.test_zoo import Caged
 from tests.workers.zoo import ZOO, Wrong
 from workers.backend import Unavailable

@@ -13,7 +13,8 @@ import pytest
 
 from kernels import catalog, compare, inputs, judge, registry
 from kernels.catalog import CellName, Selection
-from kernels.model import Build, Case, Layout, Plan, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, Case, Layout, Plan
 from workers import backend
 from workers.backend import POISONS, Backend, Run, Unavailable
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.model import Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
 from workers.exam import RIGHT, admit, question
 from workers.isolate import Isolated
 from workers.machine import cpu_device

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kernels import catalog, registry
+from kernels.evidence import Verdict
 from kernels.families import FAMILIES
 from kernels.inputs import FIXTURE_VERSION
-from kernels.model import Build, Case, Device, Seeded, Verdict
+from kernels.model import Build, Case, Device, Seeded
 from kernels.op import Workload
 from tests.workers.test_zoo import Caged, device, run_all
 from tests.workers.zoo import CLAMPED, CUT, FLUSHED, Wrong

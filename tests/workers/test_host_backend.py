@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kernels import registry, source
-from kernels.model import Build, Case, Evidence, Seeded, Shape, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build, Case, Seeded, Shape
 from tests.workers.cases import matvec_case, request_for
 from workers.backend import Unavailable
 from workers.backends.host import Host

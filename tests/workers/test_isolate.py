@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kernels.errors import FarmError
-from kernels.model import Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
 from tests.workers.cases import matvec_case, request_for
 from workers import child_process, sanitizer
 from workers.backend import names

@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from kernels.errors import FarmError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.workers.cases import matvec_case
 from tests.workers.test_agent import HELLO, FakeCoordinator, lease
 from workers.json_calls import Caller, answer

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from kernels import catalog, inputs, judge, registry
+from kernels.evidence import Comparison
 from kernels.inputs import FIXTURE_VERSION
-from kernels.model import Build, Case, Comparison, Plan, Seeded
+from kernels.model import Build, Case, Plan, Seeded
 from kernels.op import Workload
 from tests.workers.cases import request_for
 from workers.backend import POISONS, Unavailable

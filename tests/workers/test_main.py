@@ -15,7 +15,8 @@ import pytest
 
 from kernels import source
 from kernels.catalog import Planned
-from kernels.model import Build, Device, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build, Device
 from tests.workers.cases import matvec_case, request_for
 from workers import bundle
 from workers.command import describe, first_fitting, main, remaining

@@ -9,7 +9,8 @@ import pytest
 
 from kernels import inputs, judge, registry
 from kernels.catalog import case_of
-from kernels.model import BufferArg, Build, Launch, Plan, Role, ScalarArg, Seeded, Shape, Verdict, packed
+from kernels.evidence import Verdict
+from kernels.model import BufferArg, Build, Launch, Plan, Role, ScalarArg, Seeded, Shape, packed
 from kernels.op import Workload
 from workers.backend import POISONS, backend
 from workers.backends.host import Host

@@ -11,7 +11,8 @@ import pytest
 from kernels import registry
 from kernels.catalog import case_of
 from kernels.errors import FarmError, UsageError
-from kernels.model import Build, Seeded, Shape, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, Seeded, Shape
 from kernels.op import Workload
 from tests.workers.cases import request_for
 from tests.workers.catalogs import DATA, edited

@@ -11,8 +11,9 @@ import pytest
 
 from kernels import codec, registry
 from kernels.errors import FarmError
+from kernels.evidence import Evidence, LaunchRecord, Rule, Verdict
 from kernels.inputs import Unfit
-from kernels.model import Build, Case, Device, Evidence, FromFile, LaunchRecord, Plan, Rule, Shape, Verdict
+from kernels.model import Build, Case, Device, FromFile, Plan, Shape
 from tests.workers.cases import matvec_case, request_for
 from workers.backend import CannotRun, KernelFault, Rejected, Run, Unavailable, poisoned
 from workers.backends.twin import BACKEND as TWIN

@@ -11,7 +11,8 @@ import pytest
 
 from kernels import codec, source
 from kernels.errors import FarmError, UsageError
-from kernels.model import Case, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Case
 from tests.workers.cases import matvec_case, request_for
 from workers import backend
 from workers.backends.sim import BACKEND as SIM

@@ -9,7 +9,7 @@ import pytest
 
 from kernels import catalog
 from kernels.catalog import Selection
-from kernels.model import Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
 from tests.cases.making import run_with
 from workers import backend as backends
 from workers.backend import Unavailable

@@ -9,7 +9,8 @@ import pytest
 
 from kernels import registry
 from kernels.catalog import Selection, expand
-from kernels.model import Case, Device, Evidence, Plan, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Case, Device, Plan
 from tests.workers.zoo import ZOO, Wrong
 from workers.backend import Run, Unavailable
 from workers.backends.host import Host

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels import source
-from kernels.model import Arg, Buffer, BufferArg, Build, Device, Launch, LaunchRecord, Options, Plan, Role
+from kernels.evidence import LaunchRecord
+from kernels.model import Arg, Buffer, BufferArg, Build, Device, Launch, Options, Plan, Role
 from workers.backend import NO_OPTIONS, Run, filled
 from workers.host import compiler, libraries
 from workers.host.check import Checker

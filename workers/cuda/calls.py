@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kernels.model import Arg, BufferArg, Launch, LaunchRecord, Plan
+from kernels.evidence import LaunchRecord
+from kernels.model import Arg, BufferArg, Launch, Plan
 from workers.backend import CannotRun
 from workers.cuda.code import Code
 from workers.cuda.driver import Driver, Gemm

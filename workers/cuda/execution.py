@@ -9,7 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from kernels.model import LaunchRecord, Plan
+from kernels.evidence import LaunchRecord
+from kernels.model import Plan
 from workers.backend import Run
 from workers.cuda import memory
 from workers.cuda.board import Board, Spans, image_of

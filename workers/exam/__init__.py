@@ -13,8 +13,9 @@ from kernels import compare, inputs, judge, registry
 from kernels.declared import catalog
 from kernels.declared.catalog import Catalog
 from kernels.declared.pack import Pack
+from kernels.evidence import Evidence, Verdict
 from kernels.inputs import FIXTURE_VERSION
-from kernels.model import Build, Case, Device, Evidence, Seeded, Shape, Verdict
+from kernels.model import Build, Case, Device, Seeded, Shape
 from workers import packs
 from workers.agent import Slot
 from workers.request import Request

@@ -8,7 +8,8 @@ from functools import cache
 
 import numpy as np
 
-from kernels.model import Launch, LaunchRecord
+from kernels.evidence import LaunchRecord
+from kernels.model import Launch
 from workers.backend import CannotRun
 
 NOWHERE = (0, 0, 0)  # grid and block of what isn't launched

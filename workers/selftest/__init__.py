@@ -21,7 +21,8 @@ from kernels.declared import catalog as declared
 from kernels.declared.catalog import Catalog
 from kernels.declared.pack import Pack
 from kernels.errors import FarmError
-from kernels.model import Build, Device, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build, Device
 from workers import bundle, packs
 from workers.board_lock import held
 from workers.exam import admit

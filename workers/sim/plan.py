@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kernels import codec
 from kernels.errors import FarmError, UsageError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 BACKEND = "sim"
 PREFIX = "sim-"  # of every simulated class, and so of its boards' slugs

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from kernels.model import Device, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Device
 from workers.agent import Slot
 from workers.backend import Backend
 from workers.files import FileStore

@@ -17,7 +17,7 @@ import pytest
 from db.job import jobs_of
 from db.session import open_existing
 from farm.cluster import private, ray_home
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.farm.http2 import UNAUTHENTICATED, grpc_status, http_status
 
 ROOT = Path(private.__file__).parents[2]

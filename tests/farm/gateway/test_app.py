@@ -19,7 +19,8 @@ from farm.campaign import Submitted
 from farm.coordinator import Coordinator
 from farm.gateway import app as gateway_app
 from kernels import catalog, codec
-from kernels.model import Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Device
 from tests.farm.conftest import Clock
 from workers.log import writing_to
 from workers.protocol import Ask, Complete, Hello, Renew, StaleEpoch

@@ -14,7 +14,7 @@ from db.job import PlannedCase, Target
 from db.session import Database, open_database
 from farm.web.app import application
 from farm.web.security import Door
-from kernels.model import Rule
+from kernels.evidence import Rule
 from tests.farm.lines import case_of
 from workers.machine import cpu_device
 

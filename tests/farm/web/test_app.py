@@ -15,7 +15,7 @@ from farm.matrix import Cell, Column, Matrix
 from farm.web import grid
 from farm.web.app import application, plotly_js
 from farm.web.security import Door
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from workers.machine import cpu_device
 
 SECRET = "web-secret"

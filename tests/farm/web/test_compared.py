@@ -13,7 +13,7 @@ from farm.held import Holder
 from farm.web.compared import MEANINGS, Side, changes, sort_of
 from farm.web.reader import Reader
 from kernels.errors import FarmError, UsageError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.farm.grids import CPU, GPU
 from tests.farm.lines import case_of, database_with, line_of
 

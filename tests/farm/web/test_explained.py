@@ -13,7 +13,7 @@ from farm.held import Holder
 from farm.web.explained import difference
 from farm.web.reader import Reader
 from kernels import source
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from tests.farm.grids import CPU
 from tests.farm.lines import database_with, line_of
 

@@ -9,7 +9,8 @@ import pytest
 
 from farm.matrix import Row
 from farm.web import grid
-from kernels.model import Device, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Device
 from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, GPU, H200, capability, matrix_of
 
 SM_90 = Device("sm_90", "sm_90", "compute 9.0", "sm_90")

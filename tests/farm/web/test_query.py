@@ -9,7 +9,7 @@ import pytest
 from farm.matrix import Cell, Column
 from farm.web.query import DAY_US, KEYS, parse, with_words
 from kernels.errors import UsageError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 
 NOW_US = 1000 * DAY_US
 COLUMN = Column("rtx-3060", "rtx-3060-ab", "NVIDIA GeForce RTX 3060", "GPU-ab12", "cuda", "sm_86")

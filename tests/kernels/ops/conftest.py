@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from kernels import catalog, inputs, judge, registry
+from kernels.evidence import Comparison
 from kernels.inputs import FIXTURE_VERSION
-from kernels.model import Build, Case, Comparison, Layout, Plan, Seeded
+from kernels.model import Build, Case, Layout, Plan, Seeded
 from kernels.op import Step
 
 Make = Callable[..., Case]

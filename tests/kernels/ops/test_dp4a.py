@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from kernels import codec, inputs, judge, registry
+from kernels.evidence import Comparison
 from kernels.kind import Kind
-from kernels.model import Case, Comparison, Device, Layout, Plan, Role
+from kernels.model import Case, Device, Layout, Plan, Role
 from kernels.ops import _q8_1
 
 KERNEL = "matvec/dp4a"

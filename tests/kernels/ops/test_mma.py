@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from kernels import inputs, judge, oracle, registry
-from kernels.model import Build, Case, Comparison, Device, Plan, Verdict
+from kernels.evidence import Comparison, Verdict
+from kernels.model import Build, Case, Device, Plan
 
 KERNEL = "mul_mm/mma"
 

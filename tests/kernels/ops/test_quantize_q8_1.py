@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from kernels import inputs, judge, registry
+from kernels.evidence import Verdict
 from kernels.families import FAMILIES
-from kernels.model import Case, Verdict
+from kernels.model import Case
 from kernels.ops import _q8_1
 from kernels.ops._q8_1 import BLOCK, ELEMENTS, oracle, quantize, row_bytes, values
 

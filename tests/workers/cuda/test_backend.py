@@ -13,7 +13,8 @@ import pytest
 from kernels import catalog, inputs, registry
 from kernels.declared import catalog as declared
 from kernels.declared.pack import Pack
-from kernels.model import Build, Case, Plan, Role, Seeded, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, Case, Plan, Role, Seeded
 from tests.workers.cases import matvec_case, request_for
 from tests.workers.catalogs import edited
 from tests.workers.fakes.cuda_driver import DEVICE, UUID, FakeDriver, compile_text, fake_cuda

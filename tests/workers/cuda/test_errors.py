@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kernels.errors import FarmError
-from kernels.model import Verdict
+from kernels.evidence import Verdict
 from workers.backend import BoardFault
 from workers.cuda import errors
 from workers.cuda.errors import CUBLAS, CUDA, CudaError, During, sorted_out

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.model import Build, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build
 from tests.workers.cases import matvec_case, request_for
 from tests.workers.fakes.cuda_driver import DEVICE
 from workers.isolate import Isolated

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from kernels import catalog, inputs, registry
-from kernels.model import Build, Case, Device, Seeded, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, Case, Device, Seeded
 from tests.workers.cases import matvec_case, request_for
 from workers.backend import Unavailable
 from workers.backends.cuda import BACKEND

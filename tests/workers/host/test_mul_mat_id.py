@@ -9,7 +9,8 @@ import pytest
 
 from kernels import catalog, registry, source
 from kernels.catalog import Selection
-from kernels.model import Build, Evidence, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build
 from tests.cases.making import run_with
 from tests.workers.zoo import Wrong
 from workers.backend import KernelFault, Unavailable

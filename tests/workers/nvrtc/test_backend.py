@@ -11,7 +11,8 @@ import pytest
 
 from kernels import codec, registry, source
 from kernels.built import BuildRecord
-from kernels.model import Build, Case, Evidence, Options, Plan, Shape, Verdict
+from kernels.evidence import Evidence, Verdict
+from kernels.model import Build, Case, Options, Plan, Shape
 from tests.workers.cases import matvec_case, request_for
 from workers import backend
 from workers.backend import Rejected, Unavailable

@@ -10,7 +10,8 @@ from kernels.catalog import case_of
 from kernels.declared import catalog as declared
 from kernels.declared.cubin import arch
 from kernels.declared.pack import Pack
-from kernels.model import Build, Device, Seeded, Shape, Verdict
+from kernels.evidence import Verdict
+from kernels.model import Build, Device, Seeded, Shape
 from kernels.op import Workload
 from tests.workers.catalogs import edited, ran
 from workers.backend import Run
