@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from db.capability import TRUST, Capability, CellKey
+from db.cell import TRUST, Capability, CellKey
 from db.evidence import key_of
 from db.session import Session, insert_new
 from db.tables import CELL, agreement, evidence

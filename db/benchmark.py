@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from db.bulk import insert_rows
-from db.capability import RUNG_OF_PASS, CellKey
+from db.cell import RUNG_OF_PASS, CellKey
 from db.session import Session
 from db.tables import CELL, benchmark, job
 from kernels import codec

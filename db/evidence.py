@@ -18,8 +18,9 @@ import sqlalchemy as sa
 
 from db import benchmark
 from db.bulk import insert_rows
-from db.capability import CellKey, finding_in
+from db.capability import finding_in
 from db.cases import case_id, store_cases
+from db.cell import CellKey
 from db.device import digest_of, see_all
 from db.refold import before, refold
 from db.session import Session

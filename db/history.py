@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from db.capability import SEVERITY
 from db.cases import case_of
+from db.cell import SEVERITY
 from db.session import Session
 from db.tables import attempt, capability, cases, evidence, fingerprint, job
 from kernels import codec

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from db.attempt import LIVE_STATES, attempts_named, decide, end_attempts, requeue
 from db.bulk import update_rows
-from db.capability import CellKey, fold_cells
+from db.capability import fold_cells
+from db.cell import CellKey
 from db.epoch import demand_epoch
 from db.evidence import Entry, append, known
 from db.second import keep_first

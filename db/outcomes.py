@@ -12,8 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from db.capability import CellKey
 from db.cases import case_of
+from db.cell import CellKey
 from db.session import Session
 from db.tables import capability, cases, evidence, job, planned
 from kernels.evidence import Verdict

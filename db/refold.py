@@ -14,19 +14,8 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from db.capability import (
-    Capability,
-    CellKey,
-    Finding,
-    Standing,
-    cells_of,
-    fold_cells,
-    largest,
-    least_trusted,
-    plain_findings,
-    renew,
-    standing,
-)
+from db.capability import cells_of, fold_cells, plain_findings, renew
+from db.cell import Capability, CellKey, Finding, Standing, largest, least_trusted, standing
 from db.session import Session
 from kernels.evidence import Verdict
 

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 
 from db.agreement import doubt
 from db.attempt import reopen
-from db.capability import CellKey, fold_cells
+from db.capability import fold_cells
+from db.cell import CellKey
 from db.session import Session, insert_new
 from db.tables import CELL, attempt, campaign, evidence, exam, job
 from kernels.errors import UsageError

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from db import blob, campaign, capability
-from db.capability import Capability
 from db.cases import known_inputs, remember_inputs
+from db.cell import Capability, holds_for
 from db.job import PlannedCase, Target
 from db.session import Database, Session
 from farm import gguf_cases, user_catalog
@@ -215,7 +215,7 @@ def _newest_holds(by_source: dict[str, list[Capability]], built: Sequence[Capabi
     ran = max(
         (row for rows in by_source.values() for row in rows), key=lambda row: row.last_run_us, default=None
     )
-    return ran is not None and any(capability.holds_for(ran, found) for found in built)
+    return ran is not None and any(holds_for(ran, found) for found in built)
 
 
 def _is(only: Only, by_source: dict[str, list[Capability]], digest: str) -> bool:

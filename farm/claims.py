@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 
-from db.capability import RUNGS
+from db.cell import RUNGS
 from farm.cell_name import find_cells
 from farm.exports.md import escaped, grid
 from farm.marked import Region, exchanged, regions

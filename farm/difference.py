@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from db.capability import SEVERITY, largest
+from db.cell import SEVERITY, largest
 from db.outcomes import Tried
 from farm.matrix import Cell
 from kernels.evidence import Verdict

@@ -10,7 +10,7 @@ from typing import Any
 
 from db import blob, capability, evidence
 from db.blob import SourceText
-from db.capability import CellKey, Standing
+from db.cell import CellKey, Standing
 from db.job import JobRow, job_row
 from db.session import Session
 from farm.cell_name import find_cells

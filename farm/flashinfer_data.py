@@ -18,7 +18,7 @@ from typing import Any
 
 from db import blob, capability, evidence
 from db.blob import SourceText
-from db.capability import CellKey
+from db.cell import CellKey
 from db.session import Session
 from farm.exports import Folder
 from farm.flashinfer_text import has_reference, reference

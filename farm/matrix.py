@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from db.agreement import LEVELS
 from db.benchmark import Timed
-from db.capability import RUNGS, SEVERITY
+from db.cell import RUNGS, SEVERITY
 from db.sabotage import Score
 from kernels.errors import UsageError
 from kernels.evidence import Verdict

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 
-from db.capability import RUNGS
+from db.cell import RUNGS
 from farm.matrix import Cell, Column, Matrix, matches
 from farm.web.query import parse
 from kernels.errors import FarmError, UnknownName, UsageError

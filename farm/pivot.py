@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from db.capability import RUNGS, Capability, holds_for
+from db.cell import RUNGS, Capability, holds_for
 from farm.matrix import Cell, Claim, Column, Matrix, Row
 from farm.targets import TargetGpu
 from kernels.evidence import Verdict

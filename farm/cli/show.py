@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 from rich.console import Console
 
-from db.capability import TROUBLE
+from db.cell import TROUBLE
 from db.session import Database, open_existing
 from db.story import story
 from farm import build_text, dossier, story_text, user_catalog

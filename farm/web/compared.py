@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from db import campaign, capability, history
-from db.capability import SEVERITY
+from db.cell import SEVERITY, Capability
 from db.history import Place
 from db.session import Session
 from farm.matrix import Matrix
@@ -72,7 +72,7 @@ def _of_source(s: Session, value: str) -> dict[Place, Verdict]:
     return _worst((Place(*place), cell.verdict) for place, cell in zip(places, found, strict=True))
 
 
-def _row(cell: capability.Capability) -> tuple[str, str, str, str, str]:
+def _row(cell: Capability) -> tuple[str, str, str, str, str]:
     key = cell.key
     return key.backend, key.op, key.kernel, key.kind, key.build
 

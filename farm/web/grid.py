@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from html import escape
 from itertools import groupby
 
-from db.capability import RUNGS, SEVERITY
+from db.cell import RUNGS, SEVERITY
 from farm.marks import LETTERS, signs
 from farm.matrix import Cell, Column, Matrix, counting, merge
 from kernels import registry

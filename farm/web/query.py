@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from db.agreement import LEVELS
-from db.capability import RUNGS
+from db.cell import RUNGS
 from farm.marks import FLAGS
 from farm.matrix import Cell, Column
 from kernels.errors import UnknownName, UsageError

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from db import agreement, capability, trust
-from db.capability import Capability
+from db.cell import Capability
 from db.evidence import Entry, append, import_lines
 from db.session import Database, Session
 from kernels.evidence import Evidence, Verdict

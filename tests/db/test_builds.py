@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from db import campaign, capability, evidence
-from db.capability import CellKey, fold, holds_for
+from db.cell import Capability, CellKey, fold, holds_for
 from db.job import PlannedCase, Target, add_targets, jobs_of, representatives
 from db.session import Database
 from kernels.built import BuildRecord
 from kernels.evidence import Evidence, Rule, Verdict
 from kernels.model import Build, Case
 from tests.db.making import HOST, Farm, case, line
-from tests.db.test_capability import finding, folded
+from tests.db.test_cell import finding, folded
 
 ARCH = Target("nvrtc", "sm_86", per_source=True)
 MADE = BuildRecord(
@@ -66,7 +66,7 @@ def test_representatives_of_nothing_are_none() -> None:
     assert representatives([]) == set()
 
 
-def stored(farm: Farm, line: Evidence) -> capability.Capability:
+def stored(farm: Farm, line: Evidence) -> Capability:
     with farm.database.writing() as s:
         evidence.import_lines(s, [line], 5)
     with farm.database.reading() as s:
@@ -117,19 +117,19 @@ def test_a_digest_counts_only_where_all_cases_share_it() -> None:
     assert folded(*same, finding(Verdict.SKIP, "c")).build_digest == "d"
 
 
-def gpu(verdict: Verdict = Verdict.PASS, digest: str = "d", **fields: str) -> capability.Capability:
+def gpu(verdict: Verdict = Verdict.PASS, digest: str = "d", **fields: str) -> Capability:
     """A cell on a board, of an older source."""
     return _cell("cuda", "rtx-3060-0", "old", verdict, digest, fields)
 
 
-def compiled(verdict: Verdict = Verdict.PASS, digest: str = "d", **fields: str) -> capability.Capability:
+def compiled(verdict: Verdict = Verdict.PASS, digest: str = "d", **fields: str) -> Capability:
     """The same row of today's source, built for the board's sm."""
     return _cell("nvrtc", "sm_86", "new", verdict, digest, fields)
 
 
 def _cell(
     backend: str, device: str, source: str, verdict: Verdict, digest: str, fields: dict[str, str]
-) -> capability.Capability:
+) -> Capability:
     key = CellKey(device, backend, "matvec", "block", "Q4_K", "exact", source)._replace(**fields)
     made = fold([finding(verdict, build_digest=digest)._replace(key=key)])
     assert made is not None
@@ -155,7 +155,5 @@ def test_a_verdict_holds_for_a_new_source_whose_code_is_the_same() -> None:
         (gpu(), None),
     ],
 )
-def test_a_verdict_does_not_hold_otherwise(
-    ran: capability.Capability, built: capability.Capability | None
-) -> None:
+def test_a_verdict_does_not_hold_otherwise(ran: Capability, built: Capability | None) -> None:
     assert not holds_for(ran, built)

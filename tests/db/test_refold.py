@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from db import capability, refold, tables
-from db.capability import Capability, Finding, fold
+from db.cell import Capability, Finding, fold
 from db.evidence import Entry, append
 from db.refold import grow
 from kernels.evidence import Verdict
 from kernels.model import Build
 from tests.db.making import BOARD, Farm, case, comparison, line
-from tests.db.test_capability import finding
+from tests.db.test_cell import finding
 
 OTHER = replace(BOARD, fingerprint=(("compiler", "g++ 13"),))
 figures = st.sampled_from(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from db.capability import Capability, CellKey
+from db.cell import Capability, CellKey
 from farm.matrix import Claim, Matrix, Row
 from farm.pivot import pivot
 from farm.targets import TargetGpu

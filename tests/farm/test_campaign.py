@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from db import blob, campaign
-from db.capability import Capability, CellKey
 from db.cases import known_inputs
+from db.cell import Capability, CellKey
 from db.job import Target, jobs_of
 from db.session import Database
 from farm.campaign import Only, Order, Submitted, deadline_s, keep, plan, source_digest, targets_here

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from db.capability import Capability
+from db.cell import Capability
 from farm.matrix import Cell, Claim, Matrix, Row, merge
 from farm.pivot import pivot
 from kernels.errors import UsageError

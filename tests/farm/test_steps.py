@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from db.benchmark import Timed
-from db.capability import CellKey
+from db.cell import CellKey
 from db.session import Database, open_database
 from farm.steps import Step, find
 from kernels.benchmark import spread
