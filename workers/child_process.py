@@ -17,6 +17,7 @@ from pathlib import Path
 
 import workers
 from kernels.evidence import Evidence
+from workers.log import is_secret
 from workers.request import READY, SPOILED, Answer, Request
 from workers.wire import Channel, Closed
 
@@ -24,6 +25,7 @@ STARTUP_S = 120.0  # importing numpy on a machine that is out of breath
 GRACE_S = 1.0  # between SIGTERM and SIGKILL
 KILLED_S = 10.0  # after SIGKILL: a process that is there then hangs in the kernel, in a driver as a rule
 GLANCE_S = 0.2  # how often a silent child is looked at: a process it forked may hold its socket open
+KEPT_BACK = ("FARM_DB", "PGPASSFILE")  # where the database is: no kernel's business
 MARK = "FARM_CHILD"  # in the environment of a child and of all that it starts
 LOG_BYTES = 1 << 20  # what a child has printed is forgotten between cases when it is more
 LAST_LINES = 3
@@ -172,8 +174,12 @@ class Child:
 
 
 def _environment(mark: str) -> dict[str, str]:
-    """The parent's without Ray's, with the mark and the folder that `workers` was imported from."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    """The parent's without Ray's and without secrets, with the mark and the folder `workers` came from."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not (name.startswith("RAY_") or name in KEPT_BACK or is_secret(name))
+    }
     root = str(Path(workers.__file__).parents[1])
     path = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     # One thread for numpy's linear algebra: the farm has a child per core.

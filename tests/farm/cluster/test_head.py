@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +36,7 @@ class Story:
     modes: dict[str, int] = field(default_factory=dict)
     left: dict[str, list[int]] = field(default_factory=dict)  # processes that outlived an end
     joined: str = ""
+    command_lines: bytes = b""  # of all processes of the head, as anybody on the machine can read them
 
     def farm(self, step: str, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         self.said[step] = subprocess.run(
@@ -93,6 +95,9 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         assert story.said["up"].returncode == 0, story.said["up"].stderr + story.log()
         for name in ("token", "head.json"):
             story.modes[name] = stat.S_IMODE((story.folder / ".farm" / name).stat().st_mode)
+        for pid in ray_home.descendants(int(str(story.head["pid"]))):
+            with suppress(OSError):  # it may have ended meanwhile
+                story.command_lines += Path(f"/proc/{pid}/cmdline").read_bytes()
         story.farm("again", "up", "--port", "0")
         address = str(story.head["address"])
         tokens = tokens_of(story)
@@ -202,6 +207,14 @@ def test_the_head_says_where_it_is_and_what_is_open(story: Story) -> None:
     assert "farm join " in said
     assert "Ray listens on every interface, ports " in said
     assert story.modes == {"token": 0o600, "head.json": 0o600}
+
+
+def test_no_command_line_has_the_token(story: Story) -> None:
+    token = (story.folder / ".farm" / "token").read_bytes().strip()
+    assert len(token) == 64
+    assert b"farm.cluster.driver" in story.command_lines
+    assert token not in story.command_lines
+    assert token.decode() not in story.log()
 
 
 def test_a_second_head_is_refused(story: Story) -> None:
