@@ -9,6 +9,7 @@ from farm.rental import HOUR_US, Plan, Rental
 SPARE = 1.5  # of the reckoned time, after which a machine is to stop by itself
 TASKS = {"gateway": "deploy/sky/gateway-worker.yaml", "ray": "deploy/sky/ray-worker.yaml",
          "bundle": "deploy/sky/bundle-worker.yaml"}  # fmt: skip
+KEEP_MINUTES = {"gateway": 5, "ray": 5, "bundle": 30}  # behind the work: a bundle has to be fetched
 
 
 def commands(plan: Plan) -> list[str]:
@@ -38,15 +39,19 @@ def launch_lines(rental: Rental) -> list[str]:
     spot = " --use-spot" if offer.spot else ""
     launch = (
         f"sky launch -c {name} -y --gpus {offer.accelerator}:1 --cloud {offer.provider}{spot} "
-        f"--idle-minutes-to-autostop 5 --down --env MINUTES={minutes}"
+        f"--idle-minutes-to-autostop {KEEP_MINUTES[offer.road]} --down --env MINUTES={minutes}"
     )
+    # Secrets go by environment: a command line can be read by everybody on a machine.
     if offer.road == "gateway":
         token = f"{name}.token"
         return [
-            f"farm token new {name} --device '{offer.device_class}*' --days 1 > {token}",
-            f'{launch} --env GATEWAY=https://HOST:8443 --secret TOKEN="$(cat {token})" {task}',
+            f"(umask 077; farm token new {name} --device '{offer.device_class}*' --days 1 > {token})",
+            f'TOKEN=$(cat {token}) {launch} --env GATEWAY=https://HOST:8443 --env CA="$(cat farm.pem)" '
+            f"--secret TOKEN {task}",
         ]
-    return [f"{launch} {task}"]
+    if offer.road == "ray":
+        return [f"TOKEN=$(cat .farm/token) {launch} --env HEAD=HOST:6379 --secret TOKEN {task}"]
+    return [f"{launch} {task}", f"scp {name}:farm.jsonl {name}.jsonl && farm import {name}.jsonl"]
 
 
 def _only(rentals: Sequence[Rental]) -> str:

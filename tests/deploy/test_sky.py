@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from farm.prices import ROADS
+from farm.rental import plan
 from farm.rental_text import TASKS as PLANNED
+from farm.rental_text import commands
 from tests.deploy.tools import DEPLOY, ROOT, document, said
+from tests.farm.test_rental import cells, offer
 
 FOLDER = DEPLOY / "sky"
 TASKS = sorted(FOLDER.glob("*.yaml"))
@@ -65,6 +70,19 @@ def test_skypilot_refuses_a_wrong_task(read: subprocess.CompletedProcess[str], n
 
 def test_farm_plan_names_tasks_that_are_there() -> None:
     assert {ROOT / path for path in PLANNED.values()} == {path for path in TASKS if path.stem != "head"}
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_farm_plan_gives_a_task_what_it_declares_and_no_secret_as_a_word(road: str) -> None:
+    lines = commands(plan(cells("cheap", 3), {"cheap": offer("cheap", "0.10", road)}, Fraction(1)))
+    (launch,) = [line for line in lines if "sky launch" in line]
+    task = document(ROOT / PLANNED[road])
+    given = set(re.findall(r"--env (\w+)=", launch))
+    assert given <= set(task["envs"])
+    assert {name for name, value in task["envs"].items() if value == ""} - given == set()
+    secrets = set(re.findall(r"--secret (\w+)(?= )", launch))
+    assert secrets == {name for name, value in task.get("secrets", {}).items() if value is None}
+    assert all(launch.startswith(f"{name}=$(cat ") for name in secrets)
 
 
 @pytest.mark.parametrize("path", TASKS, ids=lambda path: path.stem)

@@ -66,8 +66,10 @@ def test_every_cell_is_in_one_place_of_the_plan() -> None:
 def test_the_commands_cap_the_campaign_and_name_a_token_for_a_worker_outside() -> None:
     lines = commands(plan(cells("cheap", 3), OFFERS, Fraction(1)))
     assert any("--only stale --max-cost 0.02 --detach" in line for line in lines)
-    assert any(line.startswith("farm token new farm-cheap --device 'cheap*'") for line in lines)
-    assert any("deploy/sky/gateway-worker.yaml" in line for line in lines)
+    assert any(line.startswith("(umask 077; farm token new farm-cheap --device 'cheap*'") for line in lines)
+    (launch,) = [line for line in lines if "deploy/sky/gateway-worker.yaml" in line]
+    assert launch.startswith("TOKEN=$(cat farm-cheap.token) sky launch ")
+    assert " --secret TOKEN " in launch
     both = plan([*cells("cheap", 1), *cells("dear", 1, stale=False)], OFFERS, Fraction(9))
     assert any(" --backend cuda --max-cost" in line for line in commands(both))
 
