@@ -14,7 +14,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,54 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from workers.host.abi import Kernel, Launch, Report
+
 POISONS = (0x7FC0DEAD, 0xFFC1BEEF)  # float32 NaNs that no kernel makes
 GUARD, PATTERN = 1 << 18, 0xA5  # bytes of inaccessible memory around a buffer, and what fills the slack
 SCALARS = {"i4": "<i", "u4": "<I", "i8": "<q", "u8": "<Q", "f4": "<f", "f8": "<d"}
 DEADLINE_S = 600
 RIGHT, CANNOT, WRONG = 0, 1, 3
-
-
-class Type(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("pointer", ctypes.c_int), ("is_const", ctypes.c_int))
-
-
-class Kernel(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("call", ctypes.c_void_p),
-        ("types", ctypes.POINTER(Type)),
-        ("count", ctypes.c_int),
-    )
-
-
-class Report(ctypes.Structure):
-    _fields_ = (
-        ("kind", ctypes.c_int),
-        ("write", ctypes.c_int),
-        ("address", ctypes.c_ulonglong),
-        ("at", ctypes.c_uint),
-        ("text", ctypes.c_char * 256),
-    )
-
-
-class Launch(ctypes.Structure):
-    """As faults.h of the runtime has it."""
-
-    _fields_ = (
-        ("call", ctypes.c_void_p),
-        ("slots", ctypes.c_void_p),
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("dynamic_bytes", ctypes.c_uint),
-        ("descending", ctypes.c_int),
-        ("workers", ctypes.c_int),
-        ("pool", ctypes.c_void_p),
-        ("elapsed_us", ctypes.c_double),
-        ("report", Report),
-        ("next_block", ctypes.c_ulonglong),
-        ("failed", ctypes.c_int),
-        ("check", ctypes.c_void_p),
-    )
 
 
 class Wrong(Exception):
@@ -348,7 +306,3 @@ def compare(want: dict[str, Any], got: np.ndarray) -> float:
         outside = f"({bad} of {ratio.size} outside)"
         raise Wrong(f"FAIL: element {at} of {want['buffer']} in {want['kernel']}: {figures} {outside}")
     return float(ratio.max(initial=0.0))
-
-
-if __name__ == "__main__":
-    sys.exit(main(CASE))  # type: ignore[name-defined]  # noqa: F821 - the line that defines it comes with a case

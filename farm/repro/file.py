@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from workers.host import compiler
 from workers.runner import turns_of
 
 MOST_BYTES = 32 << 20  # of inputs and wants, before they are packed
+ABI = re.compile(r"^from workers\.host\.abi import .*\n", re.M)  # in body.py
 LINE = 100  # characters of packed data a line
 
 
@@ -140,8 +142,10 @@ def _title(name: str, line: Evidence) -> str:
 
 
 def _body() -> str:
-    whole = files("farm.repro").joinpath("body.py").read_text(encoding="utf8")
-    return whole.partition('\nif __name__ == "__main__":')[0]
+    """The program, with the structs in the place of what imports them."""
+    program = files("farm.repro").joinpath("body.py").read_text(encoding="utf8")
+    structs = files("workers.host").joinpath("abi.py").read_text(encoding="utf8").partition("\nclass ")
+    return ABI.sub(lambda _: f"{''.join(structs[1:])}\n", program)
 
 
 def _ending() -> str:
@@ -150,7 +154,7 @@ def _ending() -> str:
 
 def _data(head: Mapping[str, Any], packed: Packed) -> Iterator[str]:
     """The lines that make CASE: texts to be read, everything else packed."""
-    yield "import base64\nimport json\nimport zlib\n"
+    yield "import base64\nimport json\nimport sys\nimport zlib\n"
     for number, text in enumerate(packed.texts):
         yield f"TEXT_{number} = ("
         yield from (f"    {line!r}" for line in text.splitlines(keepends=True))

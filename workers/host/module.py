@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
+import math
 import struct
 import threading
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from workers.backend import CannotRun, KernelFault, Rejected
-from workers.host import memory, tls
+from workers.host import abi, memory, tls
 from workers.host.check import Checker, Text
 from workers.host.memory import GuardedBuffer
 
@@ -32,49 +33,6 @@ FLOATS = {"f32": "<f", "f64": "<d"}
 
 Argument = GuardedBuffer | int | float | np.integer[Any] | np.floating[Any]
 Size = tuple[int, int, int]
-
-
-class _Type(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("pointer", ctypes.c_int), ("is_const", ctypes.c_int))
-
-
-class _Kernel(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("call", ctypes.c_void_p),
-        ("types", ctypes.POINTER(_Type)),
-        ("count", ctypes.c_int),
-    )
-
-
-class _Report(ctypes.Structure):
-    _fields_ = (
-        ("kind", ctypes.c_int),
-        ("write", ctypes.c_int),
-        ("address", ctypes.c_ulonglong),
-        ("at", ctypes.c_uint),
-        ("text", ctypes.c_char * 256),
-    )
-
-
-class _Launch(ctypes.Structure):
-    """runtime/faults.h has the same fields."""
-
-    _fields_ = (
-        ("call", ctypes.c_void_p),
-        ("slots", ctypes.c_void_p),
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("dynamic_bytes", ctypes.c_uint),
-        ("descending", ctypes.c_int),
-        ("workers", ctypes.c_int),
-        ("pool", ctypes.c_void_p),
-        ("elapsed_us", ctypes.c_double),
-        ("report", _Report),
-        ("next_block", ctypes.c_ulonglong),
-        ("failed", ctypes.c_int),
-        ("check", ctypes.c_void_p),
-    )
 
 
 @dataclass(frozen=True)
@@ -135,7 +93,7 @@ class Module:
         self._library.farm_pool.restype = ctypes.c_void_p
         self.entries: dict[str, Entry] = {}
         sizes = tls.sizes(path)
-        kernel = ctypes.pointer(_Kernel.in_dll(self._library, "farm_kernels"))
+        kernel = ctypes.pointer(abi.Kernel.in_dll(self._library, "farm_kernels"))
         i = 0
         while kernel[i].name:
             name = kernel[i].name.decode()
@@ -171,7 +129,7 @@ class Module:
         chosen = self.entries[entry]
         check_size(chosen, grid, block, shared_bytes)
         slots = pack(chosen, args)
-        request = _Launch(
+        request = abi.Launch(
             call=chosen.call,
             slots=ctypes.cast(slots, ctypes.c_void_p),
             grid=grid,
@@ -182,16 +140,19 @@ class Module:
         )
         if checker:
             request.check = checker.begin(self.text, pointers(chosen, slots))
-        with _turn:
-            request.pool = self._shared_pool()
-            refused = self._library.farm_launch(ctypes.byref(request))
-        if refused:
-            raise CannotRun(f"no memory for the stacks of {block[0] * block[1] * block[2]} threads")
+        self._run(request)
         if checker:
             checker.end(self.text, shared_bytes, _reason(request.report), request.report.at)
         elif request.failed:
             raise KernelFault(_reason(request.report))
         return Launch(entry, grid, block, chosen.static_shared_bytes, shared_bytes, request.elapsed_us)
+
+    def _run(self, request: abi.Launch) -> None:
+        with _turn:
+            request.pool = self._shared_pool()
+            refused = self._library.farm_launch(ctypes.byref(request))
+        if refused:
+            raise CannotRun(f"no memory for the stacks of {math.prod(request.block)} threads")
 
     @cached_property
     def text(self) -> Text:
@@ -260,7 +221,7 @@ def _word(value: Argument, parameter: Parameter) -> bytes | None:
     return None
 
 
-def _reason(report: _Report) -> str:
+def _reason(report: abi.Report) -> str:
     if report.kind == STOPPED:
         return ""
     text: str = report.text.decode(errors="replace")
