@@ -107,15 +107,11 @@ def submit(
 
     `found` is the user's catalog that is searched, if the order names one.
     """
-    planned = work.planned
     targets = [target(name, b.device) for b in boards for name in b.backends]
     runs = not targets or any(not target.per_source for target in targets)
-    planned = planned if runs else one_per_source(planned)
+    planned = work.planned if runs else one_per_source(work.planned)
     with database.reading() as s:
-        sms = {b.device.device_class: dict(b.device.fingerprint).get("sm", "") for b in boards}
-        cells = capability.cells(s) if order.only else ()
-        asked = targets or known_targets(order, cells)
-        kept = keep(planned, order.only, asked, cells, sms) if order.only else planned
+        kept = _kept(s, order, planned, boards, targets)
         known = known_inputs(s, {item.case.inputs_key for item in kept})
     if not kept:
         raise FarmError(_why_empty(order, work))
@@ -139,6 +135,17 @@ def submit(
         )
         jobs = campaign.campaign_row(s, campaign_id).jobs
     return Submitted(campaign_id, jobs)
+
+
+def _kept(
+    s: Session, order: Order, planned: tuple[Planned, ...], boards: Sequence[Board], targets: Sequence[Target]
+) -> tuple[Planned, ...]:
+    """What of an order's cases it asks for, told from the cells that there are; all unless it says so."""
+    if not order.only:
+        return planned
+    sms = {b.device.device_class: dict(b.device.fingerprint).get("sm", "") for b in boards}
+    cells = capability.cells(s)
+    return keep(planned, order.only, targets or known_targets(order, cells), cells, sms)
 
 
 def known_targets(order: Order, cells: Iterable[Capability]) -> list[Target]:

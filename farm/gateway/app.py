@@ -22,20 +22,22 @@ from workers.protocol import Coordinator, Unreachable
 MOST_BYTES = 16 << 20  # of one message: 64 evidence lines are below 1 MiB
 RETRY_S = 1  # what a client that asks too often is told to wait
 
+
+class TooLarge(FarmError):
+    """A message over the limits."""
+
+
 # What a refusal is to HTTP; the first class that fits counts.
 STATUS: tuple[tuple[type[FarmError], int], ...] = (
     (Refused, 401),
     (OutOfScope, 403),
+    (TooLarge, 413),
     (TooOften, 429),
     (Superseded, 503),
     (DatabaseTrouble, 503),  # a full disk, a server that restarts: workers wait and ask again
     (Unreachable, 503),
     (FarmError, 400),
 )
-
-
-class TooLarge(FarmError):
-    """A message over the limits."""
 
 
 def application(
@@ -47,7 +49,6 @@ def application(
 ) -> FastAPI:
     """POST /v1/{call} for the four calls and GET /health; `superseded` hears of another head."""
     app = FastAPI(title="kernel farm gateway", docs_url=None, redoc_url=None, openapi_url=None)
-
     refusals = Refusals(ledger.clock)
 
     def answer(call: str, bearer: str, text: str) -> str:
@@ -69,12 +70,8 @@ def application(
         try:
             bearer = bearer_of(request.headers.get("authorization", ""))
             text = await body(request)
-            return Response(
-                await run_in_threadpool(answer, call, bearer, text), media_type="application/json"
-            )
-        except TooLarge as error:
-            refusals.note(call, 413, str(error))
-            return _plain(413, error)
+            said = await run_in_threadpool(answer, call, bearer, text)
+            return Response(said, media_type="application/json")
         except FarmError as error:
             if isinstance(error, Superseded):
                 superseded(str(error))
