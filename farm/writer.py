@@ -81,7 +81,8 @@ class Writer:
             while True:
                 work = steps.send(self.do(work))
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            answer: T = end.value
+            return answer
 
     async def follow_later(self, steps: Steps[T]) -> T:
         """As `follow`, without a thread that waits."""
@@ -90,7 +91,8 @@ class Writer:
             while True:
                 work = steps.send(await asyncio.wrap_future(self.put(work)))
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            answer: T = end.value
+            return answer
 
     @property
     def waiting(self) -> int:
