@@ -38,7 +38,7 @@ def planned(cases: Sequence[Case]) -> list[PlannedCase]:
 
 def comparison(verdict: Verdict = Verdict.PASS, **figures: object) -> Comparison:
     made = Comparison(verdict, "", "oracle", 10, 0, 0.5, 0.25, True, 1e-9, True, True, None)
-    return replace(made, **figures)  # type: ignore[arg-type]
+    return replace(made, **figures)
 
 
 def line(
@@ -65,12 +65,12 @@ def line(
         versions=(("numpy", "2.4"),),
         attempt_id=attempt_id,
     )
-    return replace(made, **fields)  # type: ignore[arg-type]
+    return replace(made, **fields)
 
 
 def answer(leased: Leased, verdict: Verdict = Verdict.PASS, **fields: object) -> Evidence:
     """The line that a worker would send for a lease."""
-    return line(leased.case, verdict, leased.attempt_id, source_digest=leased.source_digest, **fields)  # type: ignore[arg-type]
+    return line(leased.case, verdict, leased.attempt_id, source_digest=leased.source_digest, **fields)
 
 
 @dataclass

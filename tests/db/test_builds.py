@@ -24,7 +24,7 @@ MADE = BuildRecord(
 
 def built(of: Case, **changes: object) -> Evidence:
     """The line of a compile-only backend."""
-    record = replace(MADE, **changes)  # type: ignore[arg-type]
+    record = replace(MADE, **changes)
     return line(of, backend="nvrtc", comparison=None, builds=(record,), frame_digest="f" * 64, flags="-x")
 
 

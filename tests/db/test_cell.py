@@ -33,7 +33,7 @@ def finding(verdict: Verdict, case_id: str = "a", finished_us: int = 1, **fields
         "twin_agrees": True if compared else None,
         "finished_us": finished_us,
     }
-    return Finding(**(values | fields))  # type: ignore[arg-type]
+    return Finding(**(values | fields))
 
 
 def folded(*findings: Finding) -> Capability:
@@ -60,7 +60,7 @@ lines = st.lists(
 @given(lines, st.randoms(use_true_random=False))
 def test_fold_is_the_same_in_any_order(findings: list[Finding], random: object) -> None:
     shuffled = list(findings)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     assert fold(shuffled) == fold(findings)
 
 

@@ -245,7 +245,7 @@ def test_only_the_first_of_two_lines_in_one_batch_decides(farm: Farm) -> None:
 def test_a_line_about_something_else_decides_no_job(farm: Farm, wrong: dict[str, object], note: str) -> None:
     farm.submit([case(1)])
     (leased,) = farm.lease()
-    (outcome,) = farm.complete(replace(answer(leased, Verdict.FAIL), **wrong))  # type: ignore[arg-type]
+    (outcome,) = farm.complete(replace(answer(leased, Verdict.FAIL), **wrong))
     assert (outcome.new, outcome.job_id, outcome.decided) == (True, None, False)
     assert note in outcome.note
     assert farm.job(leased.job_id).state == "leased"

@@ -31,7 +31,7 @@ def submit(farm: Farm, rows: int = 1, share: float = 1.0) -> int:
     cases = planned([case(n + 1) for n in range(rows)])
     words = {"selection": "{}", "rule": Rule.BOUND, "twice": share}
     with farm.database.writing() as s:
-        return campaign.create(s, planned=cases, targets=[HOST], now_us=1, **words)  # type: ignore[arg-type]
+        return campaign.create(s, planned=cases, targets=[HOST], now_us=1, **words)
 
 
 def passed_once(farm: Farm, rows: int = 1, share: float = 1.0) -> tuple[Leased, ...]:

@@ -24,5 +24,5 @@ def test_everyone_has_one_turn_whatever_order_they_come_in(waiting: list[Waiting
     turn = in_turn(waiting)
     assert sorted(turn) == sorted(target.target_id for target in waiting)
     mixed = list(waiting)
-    random.shuffle(mixed)  # type: ignore[attr-defined]
+    random.shuffle(mixed)
     assert in_turn(mixed) == turn

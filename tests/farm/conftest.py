@@ -152,7 +152,7 @@ def make_agent() -> Callable[..., FakeAgent]:
     """Agents beside the first; `greet` says hello at once."""
 
     def make(coordinator: Coordinator, *, greet: bool = True, **fields: object) -> FakeAgent:
-        agent = FakeAgent(coordinator, **fields)  # type: ignore[arg-type]
+        agent = FakeAgent(coordinator, **fields)
         if greet:
             agent.hello()
         return agent

@@ -22,7 +22,7 @@ def models() -> Any:
     home = found.submodule_search_locations[0]
     for name, path in (("flashinfer_bench", home), ("flashinfer_bench.data", f"{home}/data")):
         package = types.ModuleType(name)
-        package.__path__ = [path]  # type: ignore[attr-defined]
+        package.__path__ = [path]
         sys.modules[name] = package
     read = importlib.import_module
     return types.SimpleNamespace(

@@ -273,7 +273,7 @@ def states(database: Database) -> set[str]:
 
 def commits(coordinator: Coordinator) -> float:
     text = coordinator.recorder.metrics.text().decode()
-    return float(re.search(r"farm_commit_seconds_count (\S+)", text)[1])  # type: ignore[index]
+    return float(re.search(r"farm_commit_seconds_count (\S+)", text)[1])
 
 
 def test_a_heartbeat_alone_writes_nothing(agent, clock, coordinator, database: Database) -> None:

@@ -20,7 +20,7 @@ FAIL, PASS, SKIP, CRASH = Verdict.FAIL, Verdict.PASS, Verdict.SKIP, Verdict.CRAS
 
 
 def state(verdict: Verdict, ratio: float | None = 0.1, source: str = "a", **more: object) -> State:
-    return State(verdict, ratio, source, **more)  # type: ignore[arg-type]
+    return State(verdict, ratio, source, **more)
 
 
 @pytest.mark.parametrize(

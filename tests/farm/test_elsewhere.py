@@ -22,7 +22,7 @@ RENTED = replace(DEVICE, slug="rtx-4090-1", uuid="uuid-2")
 
 def see(database: Database, which: object, seen_us: int) -> None:
     with database.writing() as s:
-        device.see(s, which, seen_us)  # type: ignore[arg-type]
+        device.see(s, which, seen_us)
 
 
 def told(database: Database, here: set[str], now_us: int = NOW_US) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ def test_a_board_that_holds_jobs_is_named_however_long_it_was_silent(
     coordinator: Coordinator, database: Database, make_agent: Callable[..., object]
 ) -> None:
     agent = make_agent(coordinator)
-    assert agent.ask().leases  # type: ignore[attr-defined]
+    assert agent.ask().leases
     with database.reading() as s:
         seen_us = device.devices(s)[0].last_seen_us
     (line,) = told(database, set(), seen_us + 2 * RECENT_US)

@@ -42,7 +42,7 @@ def examining(database: Database, submitted: Submitted, clock: Clock) -> Iterato
 
 
 def greeted(coordinator: Coordinator, **fields: object) -> FakeAgent:
-    agent = FakeAgent(coordinator, **fields)  # type: ignore[arg-type]
+    agent = FakeAgent(coordinator, **fields)
     assert agent.hello().accepted
     return agent
 

@@ -175,7 +175,7 @@ def test_an_incomplete_layer_is_no_layer() -> None:
 
 def test_every_tensor_of_a_file_runs_or_is_listed() -> None:
     held = Held("ab" * 32, str(TINY), 0, 0, read_gguf(TINY))
-    run = {name for case in gguf_cases.cases(held, ALL) for name in case.weights.tensors}  # type: ignore[union-attr]
+    run = {name for case in gguf_cases.cases(held, ALL) for name in case.weights.tensors}
     told = {item.name for item in gguf_cases.listed(held, ALL.kinds)} & {t.name for t in held.tensors}
     runs = sum(tensor.kind in ALL.kinds and tensor.dims > 1 for tensor in held.tensors)
     assert (len(held.tensors), len(run), len(told)) == (58, runs, 58 - runs)
@@ -193,7 +193,7 @@ def scaled_file(scale_kind: str = "F32", scale_count: int = 1, kind: str = "NVFP
 
 def test_a_tensors_scale_is_the_files_own() -> None:
     held = Held("ab" * 32, str(TINY), 0, 0, read_gguf(TINY))
-    found = [c for c in gguf_cases.cases(held, ALL) if c.weights.tensors == (f"{SCALED}.weight",)]  # type: ignore[union-attr]
+    found = [c for c in gguf_cases.cases(held, ALL) if c.weights.tensors == (f"{SCALED}.weight",)]
     tensor = next(tensor for tensor in held.tensors if tensor.name == f"{SCALED}.scale")
     content = TINY.read_bytes()[tensor.offset : tensor.offset + 4]
     scale = float(np.frombuffer(content, "<f4")[0])

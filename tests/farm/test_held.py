@@ -48,7 +48,7 @@ def test_a_reading_that_takes_long_keeps_nobody_waiting(
 
     def slow(*args: object) -> object:
         clock.now += 2.0
-        return read(*args)  # type: ignore[arg-type]
+        return read(*args)
 
     monkeypatch.setattr(held, "read_matrix", slow)
     holder = Holder(one_line, share=0.2, clock=clock)

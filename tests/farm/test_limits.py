@@ -25,7 +25,7 @@ PRICED = Device(WORKER.device, WORKER.device_class, "Some CPU", "uuid-0", 2, (("
 
 
 def limited(farm: Farm, **what: float) -> int:
-    order = Order(Selection(), ("host",), **what)  # type: ignore[arg-type]
+    order = Order(Selection(), ("host",), **what)
     with farm.database.writing() as s:
         device.see(s, PRICED, 1)
         cases = planned([case(n) for n in range(1, 5)])

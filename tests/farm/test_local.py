@@ -123,7 +123,7 @@ def test_a_files_own_weights_pass_and_the_rest_is_listed(farm: Farm, tmp_path: P
     result = farm("submit", "--gguf", str(DATA / "tiny-mixed.gguf"), "--backend", "twin", "--local", "--json")
     assert result.exit_code == 0
     found = figures(result)
-    listed = {item["name"] for item in found["listed"]}  # type: ignore[attr-defined]
+    listed = {item["name"] for item in found["listed"]}
     with opened(tmp_path).reading() as s:
         jobs = jobs_of(s, 1)
     ran = {op: {names_of(job.case) for job in jobs if job.case.op == op} for op in ("matvec", *LAYERS)}
@@ -159,7 +159,7 @@ def test_a_tensor_of_an_unknown_type_is_listed_and_the_others_run(farm: Farm, tm
     content[at : at + 4] = struct.pack("<I", 99)
     (tmp_path / "later.gguf").write_bytes(content)
     result = farm("submit", "--gguf", "later.gguf", "--backend", "twin", "--local", "--json")
-    ((name, reason),) = [(item["name"], item["reason"]) for item in figures(result)["listed"]]  # type: ignore[attr-defined]
+    ((name, reason),) = [(item["name"], item["reason"]) for item in figures(result)["listed"]]
     assert (result.exit_code, name) == (0, "blk.0.ffn_up.weight")
     assert reason.startswith("type id 99 is unknown to gguf")
     alone = farm("run", "matvec/block", "--gguf", "later.gguf", "--tensor", name)

@@ -68,7 +68,7 @@ def test_a_class_without_enough_is_skip_when_jobs_are_made(
     with database.writing() as s:
         planned = [checked(Planned(of, 1), {})]
         words = {"selection": "{}", "rule": Rule.BOUND, "planned": planned, "now_us": 1}
-        made = campaign.create(s, targets=[target("cuda", device)], **words)  # type: ignore[arg-type]
+        made = campaign.create(s, targets=[target("cuda", device)], **words)
         (job,) = jobs_of(s, made)
         assert job.verdict is (Verdict.SKIP if why else None)
         assert [stored.line.reason for stored in evidence.of_case(s, of.id)] == [why] * bool(why)

@@ -170,7 +170,7 @@ def test_activations_of_another_size_are_refused(store: FileStore, tmp_path: Pat
 def changed(**fields: object) -> str:
     case = Case("matvec", "block", ("Q4_0",), Shape.of(rows=1, cols=32), Seeded("ordinary", 0, 1),
                 Seeded("ordinary", 0, 1), Build.EXACT)  # fmt: skip
-    return codec.canonical(replace(case, **fields))  # type: ignore[arg-type]
+    return codec.canonical(replace(case, **fields))
 
 
 @pytest.mark.parametrize(

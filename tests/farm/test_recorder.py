@@ -92,7 +92,7 @@ def test_events_say_campaign_job_lease_and_device(logged, agent: FakeAgent, cloc
     agent.finish(leases[1])
     agent.finish(leases[2], verdict=Verdict.FAIL)
     clock.now += 7
-    agent.coordinator.reap()  # type: ignore[attr-defined]
+    agent.coordinator.reap()
     began, *told = logged()
     assert (began["event"], began["held_before"]) == ("began", 0)
     assert [line["event"] for line in told] == [

@@ -71,7 +71,7 @@ def test_a_bare_box_is_tried_by_one_command_and_its_bundle_comes_home(
     taken_home(farm, path, len(found))
 
 
-def taken_home(farm, path: Path, count: int) -> None:  # type: ignore[no-untyped-def]
+def taken_home(farm, path: Path, count: int) -> None:
     """Imported twice, cut and edited."""
     assert f"{count} new" in farm("import", str(path)).output
     assert f"{count} " in farm("import", str(path)).output

@@ -56,7 +56,7 @@ def test_a_level_takes_itself_and_what_is_above(least: str, verdicts: str) -> No
 
 
 def test_the_levels_of_the_help_are_those_there_are() -> None:
-    (said,) = [one.help for one in export.params if one.name == "min_trust"]  # type: ignore[attr-defined]
+    (said,) = [one.help for one in export.params if one.name == "min_trust"]
     assert said.endswith(f": {', '.join(LEVELS)}.")
     with pytest.raises(UnknownName, match=f"no level of trust named 'mine'; there are {', '.join(LEVELS)}"):
         trusted(matrix(), "mine")

@@ -243,7 +243,7 @@ def test_families_and_seeds_are_those_asked_for() -> None:
     two = catalog.expand(Selection(kernels=("matvec/block",), families=("onehot", "tiny"), seeds=(5, 6)))
     assert {one.case.family for one in one_seed} == {"onehot", "tiny"}
     assert len(two) == 2 * len(one_seed)
-    assert {one.case.x.seed for one in two} == {one.case.weights.seed for one in two} == {5, 6}  # type: ignore[union-attr]
+    assert {one.case.x.seed for one in two} == {one.case.weights.seed for one in two} == {5, 6}
 
 
 def test_builds_are_exact_and_default_unless_named() -> None:

@@ -265,7 +265,7 @@ def test_long_values_are_cut_in_the_message() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 5e-324, 0.1])
 def test_numbers_keep_their_bits(value: float) -> None:
-    worst = dataclasses.replace(EVIDENCE.comparison.worst, got=value)  # type: ignore[union-attr, type-var]
+    worst = dataclasses.replace(EVIDENCE.comparison.worst, got=value)
     got = decode(Worst, json.loads(canonical(worst))).got
     assert repr(got) == repr(value)
 

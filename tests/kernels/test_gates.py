@@ -162,7 +162,7 @@ def test_nmse_misses_a_dropped_dmin_of_one_block() -> None:
     right = bench("ordinary", 64, 2048, kind="Q4_K")
 
     def dropped(step: Step) -> Step:
-        blocks = step.arrays["weights"].copy().view(step.kind.block)  # type: ignore[union-attr]
+        blocks = step.arrays["weights"].copy().view(step.kind.block)
         blocks["dmin"][7, 3] = 0
         return replace(step, arrays={**step.arrays, "weights": blocks.view(np.uint8)})
 

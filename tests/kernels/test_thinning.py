@@ -62,7 +62,7 @@ def test_short_and_dense_matrices_stay_whole(family: str, from_bytes: int) -> No
 
 
 def test_an_op_whose_outputs_mix_rows_is_never_thinned() -> None:
-    class Mixing(type(registry.op("matvec"))):  # type: ignore[misc]
+    class Mixing(type(registry.op("matvec"))):
         row_wise = False
 
     _, _, step = step_of("matvec", "block", "Q4_0", "last_row", 9)

@@ -15,8 +15,8 @@ def matvec_case(rows: int = 3, cols: int = 64, **changes: object) -> Case:
     """A matvec/block case over Q4_0 blocks, in the exact build unless changed."""
     seeded = Seeded("ordinary", 1, FIXTURE_VERSION)
     case = Case("matvec", "block", ("Q4_0",), Shape.of(rows=rows, cols=cols), seeded, seeded, Build.EXACT)
-    return replace(case, **changes)  # type: ignore[arg-type]
+    return replace(case, **changes)
 
 
 def request_for(case: Case, backend: str = "twin", **changes: object) -> Request:
-    return replace(Request(new_id(), case, backend, cpu_device()), **changes)  # type: ignore[arg-type]
+    return replace(Request(new_id(), case, backend, cpu_device()), **changes)

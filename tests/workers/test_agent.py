@@ -110,7 +110,7 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 
 def with_leases(count: int, **changes: object) -> FakeCoordinator:
-    return FakeCoordinator(deque(lease(number) for number in range(count)), **changes)  # type: ignore[arg-type]
+    return FakeCoordinator(deque(lease(number) for number in range(count)), **changes)
 
 
 def test_every_lease_gets_one_line_when_all_goes_well(spool: Spool) -> None:
@@ -152,7 +152,7 @@ def test_line_is_on_disk_before_it_is_sent(spool: Spool) -> None:
     coordinator = with_leases(1)
     seen: list[int] = []
     complete = coordinator.complete
-    coordinator.complete = lambda m: seen.append(len(spool.pending())) or complete(m)  # type: ignore[method-assign]
+    coordinator.complete = lambda m: seen.append(len(spool.pending())) or complete(m)
     Agent(coordinator, HELLO, spool, FakeSlot).run()
     assert seen == [1]
 
@@ -231,7 +231,7 @@ def test_leases_are_renewed_while_a_slot_works(spool: Spool) -> None:
     coordinator = with_leases(1, welcome=Welcome(True, "", 7, 0.03))
     renewed = threading.Event()
     renew = coordinator.renew
-    coordinator.renew = lambda m: renewed.set() or renew(m)  # type: ignore[method-assign]
+    coordinator.renew = lambda m: renewed.set() or renew(m)
     waited: list[bool] = []
     Agent(coordinator, HELLO, spool, lambda: FakeSlot(lambda r: waited.append(renewed.wait(20)))).run()
     assert waited == [True]
@@ -258,7 +258,7 @@ def test_agent_waits_for_the_next_campaign_when_it_stays(spool: Spool) -> None:
             asked_again.set()
         return answer(message)
 
-    coordinator.lease = lease_or_note  # type: ignore[method-assign]
+    coordinator.lease = lease_or_note
     thread = threading.Thread(target=agent.run)
     thread.start()
     assert asked_again.wait(20)

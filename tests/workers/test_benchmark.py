@@ -138,7 +138,7 @@ def test_heat_refuses_a_figure_and_a_power_cap_is_told(
 def test_more_than_the_data_sheet_is_a_failed_measurement() -> None:
     assert sheet_gb_per_s(GPU) == pytest.approx(360.0, rel=1e-3)
     uncached = replace(GPU, fingerprint=tuple(fact for fact in GPU.fingerprint if fact[0] != "l2_bytes"))
-    slow, fast = (benched(Fake(lambda _, us=us: us), device=uncached).benchmark for us in (10.0, 1e-3))  # type: ignore[misc]
+    slow, fast = (benched(Fake(lambda _, us=us: us), device=uncached).benchmark for us in (10.0, 1e-3))
     assert slow is not None
     assert fast is not None
     assert (slow.refused, fast.refused) == ("", "906 GB/s, the data sheet says 360")
@@ -154,7 +154,7 @@ def test_weights_are_rotated_by_four_caches_and_drawn_by_seeds_of_their_own() ->
         == 400
     )
     seeds, copies = fresh(CASE, plan, Bench(Fake(), GPU))
-    assert len({*seeds, CASE.x.seed}) == 1 + len(copies) == 3  # type: ignore[union-attr]
+    assert len({*seeds, CASE.x.seed}) == 1 + len(copies) == 3
     assert not np.array_equal(copies[0]["weights"], copies[1]["weights"])
 
 

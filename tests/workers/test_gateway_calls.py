@@ -19,8 +19,8 @@ class Scripted(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.seen.append((self.path, self.headers["Authorization"], body))  # type: ignore[attr-defined]
-        status, text = self.server.answer  # type: ignore[attr-defined]
+        self.server.seen.append((self.path, self.headers["Authorization"], body))
+        status, text = self.server.answer
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         if status == 302:
@@ -35,7 +35,7 @@ class Scripted(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[HTTPServer]:
     with HTTPServer(("127.0.0.1", 0), Scripted) as server:
-        server.seen = []  # type: ignore[attr-defined]
+        server.seen = []
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield server
@@ -48,14 +48,14 @@ def address(server: HTTPServer) -> str:
 
 
 def test_a_call_is_a_post_with_the_token(server: HTTPServer) -> None:
-    server.answer = (200, b'{"a": 1}')  # type: ignore[attr-defined]
+    server.answer = (200, b'{"a": 1}')
     assert carrier(address(server) + "/", "farm_s")("lease", "{}") == '{"a": 1}'
-    assert server.seen == [("/v1/lease", "Bearer farm_s", b"{}")]  # type: ignore[attr-defined]
+    assert server.seen == [("/v1/lease", "Bearer farm_s", b"{}")]
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 def test_an_answer_that_passes_is_waited_out(server: HTTPServer, status: int) -> None:
-    server.answer = (status, b"later")  # type: ignore[attr-defined]
+    server.answer = (status, b"later")
     with pytest.raises(Unreachable, match="later"):
         carrier(address(server), "farm_s")("lease", "{}")
 
@@ -71,11 +71,11 @@ def test_an_answer_that_passes_is_waited_out(server: HTTPServer, status: int) ->
     ],
 )
 def test_a_refusal_is_final(server: HTTPServer, status: int, why: str) -> None:
-    server.answer = (status, b"no")  # type: ignore[attr-defined]
+    server.answer = (status, b"no")
     with pytest.raises(FarmError, match=why) as error:
         carrier(address(server), "farm_s")("lease", "{}")
     assert not isinstance(error.value, Unreachable)
-    assert len(server.seen) == 1  # type: ignore[attr-defined]
+    assert len(server.seen) == 1
 
 
 def test_nobody_there_is_unreachable() -> None:

@@ -101,7 +101,7 @@ def asked(tmp_path: Path, edits: tuple[tuple[str, str], ...] = (), **changes: ob
         mine.kernels["matvec/rows"], ("Q8_0",), Workload(Shape.of(rows=5, cols=64)), drawn, Build.EXACT
     )
     whole = replace(request_for(case, "host"), pack=mine.pack.address, packs=str(tmp_path))
-    return replace(whole, **changes)  # type: ignore[arg-type]
+    return replace(whole, **changes)
 
 
 def test_one_child_runs_one_catalog_after_another(tmp_path):

@@ -44,7 +44,7 @@ class Scene:
         raise self.error
 
     def tick(self) -> list[str]:
-        _ticked(self, object(), SimpleNamespace(say=self.said.append))  # type: ignore[arg-type]
+        _ticked(self, object(), SimpleNamespace(say=self.said.append))
         return self.said
 
 
@@ -112,4 +112,4 @@ def test_a_call_while_the_database_is_in_trouble_is_to_be_repeated(monkeypatch: 
 
     monkeypatch.setattr(private.json_calls, "answer", answer)
     with pytest.raises(Unreachable, match="disk is full"):
-        private.CoordinatorActor.call(object(), "renew", "{}")  # type: ignore[arg-type]
+        private.CoordinatorActor.call(object(), "renew", "{}")

@@ -42,7 +42,7 @@ def member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Member, lis
             found.stop()
         if isinstance(following, Exception):
             raise following
-        yield following  # type: ignore[misc]
+        yield following
 
     monkeypatch.setattr(join, "node", node)
     monkeypatch.setattr(join, "BACKOFF_S", (0.0,))

@@ -179,7 +179,7 @@ def test_while_nobody_calls_a_gateway_sees_who_was_set_aside_and_who_took_over(
     with database.writing() as s:
         trust.set_aside(s, agent.device.slug, "by hand", 9)
     stub, ended = Server(), []
-    with server.reaping(coordinator, stub, ended):  # type: ignore[arg-type]  # all that it does to a server
+    with server.reaping(coordinator, stub, ended):  # all that it does to a server
         assert heard.wait(60)
         with pytest.raises(StaleEpoch):
             agent.ask()

@@ -32,7 +32,7 @@ BUILT_IN = [
 
 def case(rows: int = 9, cols: int = 96, **changes: object) -> Case:
     whole = Case("matvec", "mine", ("Q8_0",), Shape.of(rows=rows, cols=cols), DRAWN, DRAWN, Build.EXACT)
-    return replace(whole, **changes)  # type: ignore[arg-type]
+    return replace(whole, **changes)
 
 
 @pytest.mark.parametrize("built_in", BUILT_IN, ids=lambda one: one.id)

@@ -31,7 +31,7 @@ def make() -> Make:
             op_name, name, kinds, sizes, drawn, drawn, Build.EXACT, Layout(), op.scalars_of(kinds),
             x_dtype=kernel.x_dtype, out_dtype=kernel.out_dtype, packing=kernel.packing,
         )  # fmt: skip
-        return replace(made, **fields)  # type: ignore[arg-type]
+        return replace(made, **fields)
 
     return case
 

@@ -301,9 +301,9 @@ def test_the_chosen_pass_alone_writes_to_its_output() -> None:
 
     def lazy(*args: object) -> None:
         if next(launches) != 2 + 7:
-            run(*args)  # type: ignore[arg-type]
+            run(*args)
 
-    driver.launch = lazy  # type: ignore[method-assign,assignment]
+    driver.launch = lazy
     timing = backend.time(plan, [images], DEVICE, Rounds(3, 4, 2, chosen=7), 0)
     out = next(b for b in plan.buffers if b.role is Role.OUT)
     assert np.isnan(out.view(timing.run.images["out"])).all()
@@ -334,7 +334,7 @@ def no_compiler(*args: object) -> Compiled:
 
 def test_a_benchmark_is_made_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its yardsticks, the copy, the sum and the library's GEMM, run on the same board."""
-    monkeypatch.setitem(effort.EFFORTS, "cuda", Effort(5, 0.0, 0.0, 4, 0, 2, 1 << 16))  # type: ignore[arg-type]
+    monkeypatch.setitem(effort.EFFORTS, "cuda", Effort(5, 0.0, 0.0, 4, 0, 2, 1 << 16))
     request = request_for(matvec_case(rows=9, cols=96), "cuda", device=DEVICE)
     found = bench_case(request, fake_cuda(), ImageCache(FileStore()))
     assert (found.verdict, found.reason) == (Verdict.PASS, "")

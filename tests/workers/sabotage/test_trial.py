@@ -60,4 +60,4 @@ def test_further_cases_add_what_they_show_and_dont_change_who_killed_first() -> 
 
 @pytest.mark.parametrize(("cpu_s", "limit_s"), [(0.001, CPU_S), (0.5, 10.0)])
 def test_a_case_may_take_a_multiple_of_what_the_right_kernel_takes(cpu_s: float, limit_s: float) -> None:
-    assert Timed(None, cpu_s).limit_s == limit_s  # type: ignore[arg-type]
+    assert Timed(None, cpu_s).limit_s == limit_s
