@@ -66,6 +66,7 @@ def _figures(found: Comparison, by_library: bool) -> Iterator[str]:
     yield _row("NaN positions", "equal" if found.nan_positions_equal else "differ")
     if not found.twinless:
         bits = "equal to the twin's" if found.bit_exact else "differ from the twin's"
+        bits += f", {found.explained}" if found.explained else ""
         yield _row("bits", f"{bits}; a library adds in an order of its own" if by_library else bits)
     if found.worst:
         yield _row("worst", _worst(found.worst))

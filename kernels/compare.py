@@ -66,6 +66,7 @@ class Compared:
     worst: Worst | None
     worst_rows: tuple[tuple[int, float], ...]
     twinless: bool = False
+    explained: str = ""
     projected: bool = False  # a sample one by one, the rest by sums: most figures are the sample's
 
 

@@ -85,7 +85,8 @@ class Comparison:
     relative_ratio: float
     nan_positions_equal: bool
     nmse: float
-    bit_exact: bool  # equals the twin bit for bit, NaN canonical and zeros unsigned
+    # Equals the twin bit for bit, NaN canonical and zeros unsigned, but for what `explained` says.
+    bit_exact: bool
     twin_agrees: bool  # the twin itself is inside the bound
     worst: Worst | None
     worst_rows: tuple[tuple[int, float], ...] = ()  # (row, bound ratio), largest first, at most four
@@ -93,6 +94,8 @@ class Comparison:
     twinless: bool = False
     # NMSE against the oracle on the activations that the plan quantized; None where it quantizes none.
     float_nmse: float | None = codec.later(None)
+    # The intrinsics by whose stated error alone the bits differ from the twin's: rsqrtf within 2 ulp.
+    explained: str = codec.later("")
 
     def passes(self, rule: Rule) -> bool:
         """By one rule's figure; where the fixture is at fault nothing is known, so no rule passes."""

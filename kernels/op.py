@@ -161,7 +161,7 @@ class LaunchKernel(Kernel):
     before: tuple[str, ...] = ()  # files of functions that several bodies share; they stand before it
     ahead: tuple[str, ...] = ()  # files that stand before the kind's text: how it loads
     arithmetic: str = "decoded"  # or factored
-    approximates: tuple[str, ...] = ()  # expf, rsqrtf: where a device may differ from the twin
+    approximates: tuple[str, ...] = ()  # expf, rsqrtf: where a device may differ from the twin by ULPS
 
     def parts(self, kinds: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         return ((self.id, kinds[0] if kinds else ""),)
@@ -183,6 +183,10 @@ class LaunchKernel(Kernel):
     def truth(self, op: JudgedOp, step: Step) -> Truth:
         """What its output must be: the op's truth, unless it computes on something else than its operands."""
         return op.truth(self, step)
+
+    def explains(self, step: Step, got: np.ndarray) -> bool:
+        """Whether a device's own approximations, each within its stated error, give these very bits."""
+        return False
 
     @abstractmethod
     def chain(self, step: Step) -> int:

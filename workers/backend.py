@@ -64,6 +64,8 @@ class Run:
     compile_us: float = 0.0
     substitutes: tuple[str, ...] = ()  # intrinsics that ran as their host twin
     builds: tuple[BuildRecord, ...] = ()  # one per text, from a compiler that says what it made
+    # expf and rsqrtf were the device's own: bits may differ from the twin's by their stated error.
+    approximate: bool = False
     # What an instrumented build saw go wrong, each with its line of the CUDA text: any of them is FAIL. The
     # images are then those of a run that may have been stopped.
     findings: tuple[str, ...] = ()

@@ -107,7 +107,8 @@ def fresh(case: Case, plan: Plan, bench: Bench) -> tuple[list[int], list[Images]
 
 def judged(case: Case, plan: Plan, given: Images, run: Run) -> Comparison:
     """The chosen pass as any other run: by its own inputs, guards and launches."""
-    found = judge.judge(case, plan, run.images, POISONS[TURN], given=given).comparison
+    poison = POISONS[TURN]
+    found = judge.judge(case, plan, run.images, poison, given=given, approximate=run.approximate).comparison
     if found.verdict is not Verdict.PASS:
         return found
     if broken := "; ".join(run.guards) or written_inputs(plan, given, [run]):

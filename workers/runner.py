@@ -265,7 +265,12 @@ def _judge(draft: Draft, plan: Plan, images: Images) -> Judged:
     runs = draft.runs[:1] if plan.deterministic else draft.runs
     for turn, run in enumerate(runs):
         judged = judge.judge(
-            draft.request.case, plan, run.images, POISONS[turn % len(POISONS)], given=images.by_name
+            draft.request.case,
+            plan,
+            run.images,
+            POISONS[turn % len(POISONS)],
+            given=images.by_name,
+            approximate=run.approximate,
         )
         if judged.comparison.verdict is not Verdict.PASS:
             break

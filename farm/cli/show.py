@@ -145,6 +145,7 @@ def _comparison_lines(line: Evidence) -> Iterator[tuple[str, str]]:
     )
     ratios = f"bound ratio {compared.bound_ratio:.4g}, relative ratio {compared.relative_ratio:.4g}"
     equal = "equal to the twin bit for bit" if compared.bit_exact else "not equal to the twin"
+    equal += f", {compared.explained}" if compared.explained else ""
     equal = "no twin" if compared.twinless else equal
     yield "", f"{ratios}, NMSE {compared.nmse:.3g}, {equal}"
     if compared.float_nmse is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernels import compare
+from kernels.approximate import ULPS, moved, same_bits
 from kernels.op import Truth, ceil_div
 from kernels.ops._linear import halved
 from kernels.ops._vectors import OVERFLOW, SMALLEST_NORMAL, leaves_float32
@@ -37,14 +38,30 @@ def norm_chain(n: int) -> int:
 
 def norm_twin(v: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray:
     """(…, n) float32: squares summed thread by thread, then up the tree; v * r * w from left to right."""
+    out: np.ndarray = v * norm_scale(v, eps)[..., None] * weights
+    return out
+
+
+def norm_scale(v: np.ndarray, eps: float) -> np.ndarray:
+    """(…) float32: r of each row."""
     n = v.shape[-1]
     sums = np.zeros((*v.shape[:-1], THREADS), np.float32)
     for first in range(0, n, THREADS):
         turn = v[..., first : first + THREADS]
         sums[..., : turn.shape[-1]] += turn * turn
     mean = halved(sums) / np.float32(n)
-    out: np.ndarray = v * rsqrt32(mean + np.float32(eps))[..., None] * weights
-    return out
+    return rsqrt32(mean + np.float32(eps))
+
+
+def norm_explains(got: np.ndarray, v: np.ndarray, weights: np.ndarray, eps: float) -> bool:
+    """Whether one r for each row, within ULPS of the twin's, gives every bit of (…, n) `got`."""
+    with np.errstate(all="ignore"):
+        r = norm_scale(v, eps)
+        rows = [
+            same_bits(got, v * moved(r, ulps)[..., None] * weights).all(axis=-1)
+            for ulps in range(-ULPS, ULPS + 1)
+        ]
+    return bool(np.any(rows, axis=0).all())
 
 
 def rsqrt32(x: np.ndarray) -> np.ndarray:

@@ -57,6 +57,7 @@ def report(
         flags=" ".join(board.flags(plan)),
         compile_us=compile_us,
         builds=tuple(records.values()),
+        approximate=True,
     )
 
 

@@ -8,7 +8,7 @@ from kernels.kind import Kind
 from kernels.model import Arg, BufferArg, Case, Launch, Plan, Role, ScalarArg, packed
 from kernels.op import LaunchKernel, Step, flat
 from kernels.ops._linear import x_buffer
-from kernels.ops._norm import STATIC_SHARED_BYTES, THREADS, eps32, norm_chain, norm_twin
+from kernels.ops._norm import STATIC_SHARED_BYTES, THREADS, eps32, norm_chain, norm_explains, norm_twin
 
 
 class Block(LaunchKernel):
@@ -39,6 +39,9 @@ class Block(LaunchKernel):
         """(rows, n) float32."""
         with np.errstate(all="ignore"):  # squares beyond float32 are fed on purpose
             return norm_twin(step.arrays["x"], step.arrays["weights"], step.scalars["eps"])
+
+    def explains(self, step: Step, got: np.ndarray) -> bool:
+        return norm_explains(got, step.arrays["x"], step.arrays["weights"], step.scalars["eps"])
 
 
 KERNEL = Block()
