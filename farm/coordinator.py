@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from db import campaign, device, pack, queue, second, trust
+from db import campaign, device, pack, queue, trust
 from db.campaign import CampaignRow
 from db.cases import inputs_key, remember_inputs
 from db.epoch import demand_epoch, raise_epoch
@@ -22,9 +22,11 @@ from farm.campaign import deadline_s, targets_here
 from farm.exam import Examiner, Result, is_question
 from farm.metrics import Figures
 from farm.recorder import Recorder
+from farm.roll import Roll
+from farm.second_looks import SecondLooks
 from farm.settle import settle
 from farm.terms import Term, Terms
-from farm.wire import lease_of, mismatch, worker_of
+from farm.wire import lease_of, mismatch
 from farm.writer import Answer, Joint, Steps, Writer
 from kernels.evidence import Evidence, Verdict
 from workers import protocol
@@ -88,12 +90,8 @@ class Coordinator:
         self._now_us = now_us
         self._ttl_s = ttl_s
         self._examiner = examiner
-        self._workers: dict[str, Hello] = {}
-        self._known_as: dict[str, queue.Worker] = {}  # the same, as the queue sees them
-        self._joined: dict[str, int] = {}  # worker id -> the newest campaign that knows its device
-        self._heard: dict[str, float] = {}  # when each worker called last
-        self._twice = 0.0  # largest share of any open campaign's cases that two boards run
-        self._looks = 1  # second looks that may be open; there may be some of the epoch before
+        self._roll = Roll(clock, ttl_s)
+        self._second_looks = SecondLooks()
         self.recorder = recorder or Recorder()
         self._terms = Terms()
         self._looked_s = self._flushed_s = self._limited_s = clock()
@@ -141,9 +139,7 @@ class Coordinator:
         if self._examiner:
             self._examiner.join(message.worker_id)
         joined = yield lambda s: self._join(s, message)
-        self._workers[message.worker_id], self._joined[message.worker_id] = message, joined
-        self._known_as[message.worker_id] = worker_of(message)
-        self._heard[message.worker_id] = self._clock()
+        self._roll.enter(message, joined)
         self.recorder.joined(message)
         return Welcome(True, "", self.epoch, self._ttl_s)
 
@@ -156,9 +152,9 @@ class Coordinator:
         if self._examiner and self._examiner.is_due(hello):
             questions = self._examiner.ask(hello)
             return Leases(questions, 0.0 if questions else RETRY_AFTER_S, drained=False)
-        seen, peers = self._joined[message.worker_id], self._peers()
+        seen, peers = self._roll.joined(message.worker_id), self._roll.peers()
         leased, owed, joined = yield lambda s: self._lease(s, hello, message.limit, seen, peers)
-        self._joined[message.worker_id] = joined
+        self._roll.join(message.worker_id, joined)
         self._date_new(hello.worker_id, leased)
         self.recorder.leased(hello, leased)
         return Leases(tuple(map(lease_of, leased)), 0.0 if leased else RETRY_AFTER_S, drained=not owed)
@@ -247,7 +243,7 @@ class Coordinator:
 
     def figures(self) -> Figures:
         """What is held and waits at this moment."""
-        boards = {peer.device for peer in self._peers()}
+        boards = {peer.device for peer in self._roll.peers()}
         return Figures(self.epoch, len(self._terms), len(boards), self._writer.waiting)
 
     def close(self) -> None:
@@ -255,16 +251,9 @@ class Coordinator:
 
     def _known(self, worker_id: str, epoch: int) -> Hello:
         """The worker's hello; StaleEpoch asks it for another one."""
-        if epoch != self.epoch or worker_id not in self._workers:
+        if epoch != self.epoch or worker_id not in self._roll:
             raise protocol.StaleEpoch(f"epoch {epoch} is over, {self.epoch} has begun; say hello again")
-        self._heard[worker_id] = self._clock()
-        return self._workers[worker_id]
-
-    def _peers(self) -> tuple[queue.Worker, ...]:
-        """The workers that are at work now, as far as one can tell."""
-        since = self._clock() - self._ttl_s
-        names = [name for name in list(self._workers) if self._heard[name] >= since]
-        return tuple(self._known_as[name] for name in names)
+        return self._roll.hear(worker_id)
 
     def _date_new(self, worker_id: str, leased: Iterable[queue.Leased]) -> None:
         """Dates leases from now; what the worker holds already comes before them."""
@@ -308,7 +297,7 @@ class Coordinator:
         if newest > seen:
             demand_epoch(s, self.epoch)
             rows = campaign.open_campaigns(s)
-            self._twice = max((row.twice for row in rows), default=0.0)
+            self._second_looks.share = max((row.twice for row in rows), default=0.0)
             for row in rows:
                 if row.id > seen and row.takes_targets:
                     targets = targets_here(row.selection, hello.device, hello.backends)
@@ -323,12 +312,12 @@ class Coordinator:
 
         A campaign that was submitted since makes its jobs for the worker's device first.
         """
-        worker, joined = self._known_as[hello.worker_id], self._add_jobs(s, hello, seen)
+        worker, joined = self._roll.known_as(hello.worker_id), self._add_jobs(s, hello, seen)
         leased = queue.lease(s, self.epoch, worker, limit, self._now_us(), peers)
-        if not leased and self._looks:
-            self._looks = second.withdraw(s, partial(_any_can_run, peers=peers), self._now_us())
+        if not leased and self._second_looks.are_open:
+            self._second_looks.withdraw(s, peers, self._now_us())
             campaign.close_finished(s, self._now_us())
-        owed = bool(leased) or self._looks > 0 or queue.owes(s, worker)
+        owed = bool(leased) or self._second_looks.are_open or queue.owes(s, worker)
         return leased, owed, joined
 
     def _lose(self, s: Session, expired: list[str], reason: str) -> Losses:
@@ -342,16 +331,16 @@ class Coordinator:
         """Takes the lines of several workers in at once; each worker's outcomes."""
         self._heed(s)
         for hello, _ in sent:
-            if hello.worker_id not in self._workers:  # its board was set aside, perhaps while this waited
+            if hello.worker_id not in self._roll:  # its board was set aside, perhaps while this waited
                 raise protocol.StaleEpoch(f"{hello.device.slug} is set aside; say hello again")
         lines = [line for _, some in sent for line in some]
         outcomes = iter(complete_many(s, self.epoch, lines, self._now_us()))
         told = tuple(tuple(islice(outcomes, len(some))) for _, some in sent)
         self._remember(s, lines)
         for (hello, some), mine in zip(sent, told, strict=True):
-            several = self._has_another(hello)
+            several = self._roll.has_another(hello)
             if several:
-                self._look_twice(s, some, mine)
+                self._second_looks.ask(s, some, mine)
             if self._examiner or several:
                 self._settle(s, [line for line, outcome in zip(some, mine, strict=True) if outcome.new])
         campaign.close_finished(s, self._now_us())
@@ -366,22 +355,6 @@ class Coordinator:
         if len(self._inputs) < REMEMBERED:
             self._inputs |= new.keys()
 
-    def _look_twice(self, s: Session, lines: Iterable[Evidence], outcomes: Iterable[Outcome]) -> None:
-        """Has what passed on one board, and is of its campaign's share, run on another of the class."""
-        passed = [
-            outcome.job_id
-            for line, outcome in zip(lines, outcomes, strict=True)
-            if outcome.job_id and outcome.decided and outcome.verdict is Verdict.PASS
-            and second.is_chosen(line.case_id, self._twice)
-        ]  # fmt: skip
-        if passed:
-            self._looks += len(second.ask(s, passed))
-
-    def _has_another(self, hello: Hello) -> bool:
-        """Whether another board of a worker's class is at work."""
-        mine = hello.device
-        return any(one.device_class == mine.device_class and one.device != mine.slug for one in self._peers())
-
     def _is_aside(self, message: Hello) -> str:
         """Why a board gets no work; empty if it may."""
         with self._database.reading() as s:
@@ -392,17 +365,16 @@ class Coordinator:
         demand_epoch(s, self.epoch)
         trust.note_exam(s, hello.device.slug, result.passed, result.reason, self._now_us())
         if not result.passed:
-            self._turn_away(hello.device.slug)
+            self._roll.turn_away(hello.device.slug)
 
     def _settle(self, s: Session, lines: Iterable[Evidence]) -> None:
         """Turns away the boards that the twin contradicts, and examines those of which it can't tell."""
         settled = settle(s, lines, self._now_us())
         for slug, reason in settled.aside:
             self.recorder.set_aside(slug, reason)
-            self._turn_away(slug)
+            self._roll.turn_away(slug)
         if self._examiner and settled.unsettled:
-            doubted = [name for name, one in self._workers.items() if one.device.slug in settled.unsettled]
-            self._examiner.recall(doubted)
+            self._examiner.recall(self._roll.on(settled.unsettled))
 
     def _tick(self, s: Session) -> None:
         demand_epoch(s, self.epoch)
@@ -411,14 +383,4 @@ class Coordinator:
     def _heed(self, s: Session) -> None:
         """Turns away the boards that a person has set aside: a worker that is at work says no hello."""
         for slug in trust.aside(s):
-            self._turn_away(slug)
-
-    def _turn_away(self, slug: str) -> None:
-        """Asks a board's workers for another hello, which is refused; what they hold runs out."""
-        for worker_id, hello in list(self._workers.items()):
-            if hello.device.slug == slug:
-                self._workers.pop(worker_id, None)
-
-
-def _any_can_run(target: Any, peers: Iterable[queue.Worker]) -> bool:
-    return any(queue.can_run(target, peer) for peer in peers)
+            self._roll.turn_away(slug)
