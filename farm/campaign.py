@@ -79,6 +79,11 @@ class Order:
     twice: float = codec.later(TWICE)  # share of the cases that two boards of a class run, where it has two
 
 
+def order_of(selection: str) -> Order:
+    """The order that a campaign is stored with."""
+    return codec.decode(Order, json.loads(selection))
+
+
 @dataclass(frozen=True)
 class Work:
     """What an order comes to before any database is asked."""
@@ -235,7 +240,7 @@ def _is(only: Only, by_source: dict[str, list[Capability]], digest: str) -> bool
 
 def targets_here(selection: str, device: Device, backends: Iterable[str]) -> list[Target]:
     """What a stored order wants of a device that says hello."""
-    order = codec.decode(Order, json.loads(selection))
+    order = order_of(selection)
     if not matches(device, order.device):
         return []
     return [target(name, device) for name in backends if name in order.backends]

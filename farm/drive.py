@@ -22,7 +22,7 @@ from db.head import only_head
 from db.loss import reclaim_all
 from db.session import Database, open_database, open_existing, passwords_in
 from farm import limits, local
-from farm.campaign import Order, plan, submit
+from farm.campaign import Order, order_of, plan, submit
 from farm.cluster import head_file, private
 from farm.cluster.head_file import HeadFile, label_of
 from farm.coordinator import wall_clock
@@ -31,7 +31,6 @@ from farm.progress import Bar
 from farm.times import lines as times_lines
 from farm.times import record as times_record
 from farm.uses import Coverage, coverage
-from kernels import codec
 from kernels.declared.catalog import Catalog
 from kernels.errors import FarmError, UsageError
 from workers import boards
@@ -108,7 +107,7 @@ def resume_and_finish(
 
 def boards_for(row: CampaignRow) -> tuple[Board, ...]:
     """The boards of this machine that a stored campaign names."""
-    order = codec.decode(Order, json.loads(row.selection))
+    order = order_of(row.selection)
     return boards.matching(boards.survey(order.backends), order.device)
 
 

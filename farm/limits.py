@@ -5,7 +5,6 @@ stop(s, now_us) -> {campaign id: why}      # pauses every open campaign that is 
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -17,7 +16,7 @@ from db.campaign import CampaignRow
 from db.session import Session
 from db.tables import attempt, job
 from farm import prices
-from farm.campaign import Order
+from farm.campaign import order_of
 from farm.cost import HOUR_US, spent, total
 from kernels import codec
 
@@ -46,7 +45,7 @@ def change(s: Session, row: CampaignRow, max_usd: float | None, max_hours: float
     """The campaign with new limits, where any are given."""
     if not (max_usd or max_hours):
         return row
-    order = codec.decode(Order, json.loads(row.selection))
+    order = order_of(row.selection)
     order = replace(order, max_usd=max_usd or order.max_usd, max_hours=max_hours or order.max_hours)
     campaign.reselect(s, row.id, codec.canonical(order))
     return campaign.campaign_row(s, row.id)
@@ -68,5 +67,5 @@ def dollars(s: Session, row: CampaignRow, now_us: int) -> Fraction:
 @lru_cache(maxsize=256)
 def _limits(selection: str) -> tuple[float, float]:
     """Dollars and hours of a stored order; 0 for no limit."""
-    order = codec.decode(Order, json.loads(selection))
+    order = order_of(selection)
     return order.max_usd, order.max_hours

@@ -208,7 +208,7 @@ def counting(cells: Sequence[Cell]) -> Sequence[Cell]:
 
 def worst_of(cells: Sequence[Cell]) -> Cell:
     """The worst verdict's cell; of equal ones, the one that ran last."""
-    return min(cells, key=lambda cell: (_severity(cell), -(cell.last_run_us or 0)))
+    return min(cells, key=lambda cell: (severity(cell), -(cell.last_run_us or 0)))
 
 
 def least_of(levels: Iterable[str]) -> str:
@@ -223,7 +223,8 @@ def _merged(cells: Iterable[Cell], key: Callable[[Cell], object]) -> tuple[Cell,
     return tuple(merge(group) for group in groups.values())
 
 
-def _severity(cell: Cell) -> int:
+def severity(cell: Cell) -> int:
+    """Worst first; what nobody ran comes last."""
     return SEVERITY[cell.verdict] if cell.verdict else len(SEVERITY)
 
 

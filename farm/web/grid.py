@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from html import escape
 from itertools import groupby
 
-from db.cell import RUNGS, SEVERITY
+from db.cell import RUNGS
 from farm.marks import LETTERS, signs
-from farm.matrix import Cell, Column, Matrix, counting, merge
+from farm.matrix import Cell, Column, Matrix, counting, merge, severity
 from kernels import registry
 from kernels.evidence import Verdict
 from kernels.model import Build
@@ -121,10 +121,6 @@ def one_cell(cells: Sequence[Cell]) -> str:
         name = shades[max(shade(cell.bound_ratio) for cell in cells) - 1]
     signed = signs(flag for flag in IN_A_CELL if flag in flags) if flags else ""
     return f"<td {name}>{letter}{signed}" if name else f"<td>{letter}{signed}"
-
-
-def severity(cell: Cell) -> int:
-    return SEVERITY[cell.verdict] if cell.verdict else len(SEVERITY)
 
 
 def shade(margin: float | None) -> int:
