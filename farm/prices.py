@@ -23,6 +23,8 @@ from kernels.errors import FarmError
 SAID = re.compile(r"(\d+(?:\.\d+)?)\s*USD/h", re.IGNORECASE)  # as FARM_LABELS has it: price=1.19 USD/h
 SKY_CATALOGS = Path("~/.sky/catalogs")
 ROADS = ("ray", "gateway", "bundle")
+NAME = re.compile(r"[A-Za-z0-9_.:-]{1,80}")  # it goes into the commands that a plan prints
+DEAREST = 1000  # dollars an hour: more is a mistake
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def offers(path: Path | None = None) -> tuple[Offer, ...]:
     try:
         text = path.read_text("utf8") if path else (files("farm") / "prices.toml").read_text("utf8")
         entries = tomllib.loads(text).get("offer", [])
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise FarmError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
     if not isinstance(entries, list) or not entries:
         raise FarmError(f"{name} has no [[offer]]; one has device_class, accelerator, usd_hour and provider")
@@ -54,7 +56,8 @@ def offers(path: Path | None = None) -> tuple[Offer, ...]:
 def said(words: Iterable[tuple[str, str]]) -> Fraction | None:
     """Dollars an hour by a board's own fingerprint; None where its worker wasn't told."""
     match = SAID.fullmatch(dict(words).get("price", "").strip())
-    return Fraction(match[1]) if match else None
+    price = Fraction(match[1]) if match else Fraction()
+    return price if 0 < price < DEAREST else None
 
 
 def cheapest(found: Iterable[Offer]) -> dict[str, Offer]:
@@ -79,17 +82,29 @@ def of_boards(boards: Iterable[DeviceRow], offers: Mapping[str, Offer]) -> dict[
 
 
 def sky_offers(folder: Path = SKY_CATALOGS) -> tuple[Offer, ...]:
-    """Single boards of every provider in SkyPilot's catalog; empty where there is none."""
+    """Single boards of every provider in SkyPilot's catalog; empty where there is none.
+
+    FarmError names a table that can't be read.
+    """
     names = {offer.accelerator.upper(): offer.device_class for offer in offers()}
     known = {target.device_class for target in target_gpus()}
     found = []
     for path in sorted(folder.expanduser().glob("*/*/vms.csv")):
-        with path.open(newline="", encoding="utf8") as rows:
-            for row in csv.DictReader(rows):
-                device_class = names.get(row.get("AcceleratorName", "").upper(), "")
-                if device_class in known and row.get("AcceleratorCount", "") in ("1", "1.0"):
-                    found += _sky(row, device_class, path.parent.name)
+        for row in _rows(path):
+            device_class = names.get(row.get("AcceleratorName", "").upper(), "")
+            if device_class in known and row.get("AcceleratorCount", "") in ("1", "1.0"):
+                found += _sky(row, device_class, path.parent.name)
     return tuple(found)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(newline="", encoding="utf8") as rows:
+            return list(csv.DictReader(rows, restkey="", restval=""))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise FarmError(
+            f"{path}: {getattr(error, 'strerror', None) or error}; --prices FILE instead"
+        ) from None
 
 
 def _sky(row: Mapping[str, str], device_class: str, provider: str) -> list[Offer]:
@@ -98,7 +113,7 @@ def _sky(row: Mapping[str, str], device_class: str, provider: str) -> list[Offer
     return [
         Offer(device_class, name, Fraction(price), provider, road_of(provider), spot, source)
         for price, spot in prices
-        if re.fullmatch(r"\d+(\.\d+)?", price)
+        if re.fullmatch(r"\d+(\.\d+)?", price) and 0 < Fraction(price) < DEAREST
     ]
 
 
@@ -113,18 +128,24 @@ def _offer(entry: Any, where: str) -> Offer:
     texts = {}
     for name in ("device_class", "accelerator", "provider"):
         texts[name] = entry.get(name, "")
-        if not isinstance(texts[name], str) or not texts[name]:
-            raise FarmError(f"{where}: {name} is {entry.get(name)!r}; a name is wanted")
+        if not isinstance(texts[name], str) or not NAME.fullmatch(texts[name]):
+            raise FarmError(
+                f"{where}: {name} is {entry.get(name)!r}; a name of letters, digits and . _ : - is wanted"
+            )
     price = entry.get("usd_hour")
-    if isinstance(price, bool) or not isinstance(price, int | float) or not 0 < price < 1000:
-        raise FarmError(f"{where}: usd_hour is {price!r}; dollars an hour are wanted, over 0 and below 1000")
+    if isinstance(price, bool) or not isinstance(price, int | float) or not 0 < price < DEAREST:
+        raise FarmError(
+            f"{where}: usd_hour is {price!r}; dollars an hour are wanted, over 0 and below {DEAREST}"
+        )
     road = entry.get("road", road_of(texts["provider"]))
     if road not in ROADS:
         raise FarmError(f"{where}: road is {road!r}; there are {', '.join(ROADS)}")
+    if not isinstance(entry.get("spot", False), bool):
+        raise FarmError(f"{where}: spot is {entry['spot']!r}; true or false is wanted")
     return Offer(
         **texts,
         usd_hour=Fraction(str(price)),
         road=road,
-        spot=bool(entry.get("spot", False)),
+        spot=entry.get("spot", False),
         source=str(entry.get("source", "")),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,7 @@ from farm.rental_text import commands
 from farm.terminal import console, shown, table
 from kernels import catalog
 from kernels.catalog import Selection
+from kernels.errors import UsageError
 
 ASSUMED_US = 200_000  # a case, where no board has run one: 300 a minute
 
@@ -46,6 +48,8 @@ def plan(budget: float, glob: str | None, price_file: str | None, as_json: bool,
     SkyPilot's where it is installed, else those of a small file; seconds for a case were measured on the
     class, on other boards, or are assumed, and the plan says which.
     """
+    if not math.isfinite(budget):
+        raise UsageError(f"--budget is {budget:g}; a number of dollars is wanted, over 0")
     offers = offers_of(price_file)
     with open_existing(url).reading() as s:
         matrix, pace = read_matrix(s, time.time_ns() // 1000), paces(s)
@@ -108,7 +112,8 @@ def show(found: Plan, pace: Mapping[str, Pace]) -> None:
         if names:
             out.print(shown(f"{what}: " + ", ".join(f"{name} ({count:,} cells)" for name, count in names)))
     if lines := commands(found):
-        out.print(shown("\nto run:"))
+        out.print()
+        out.print(shown("to run:"))
         for line in lines:
             out.print(shown(f"  {line}"), soft_wrap=True)
 

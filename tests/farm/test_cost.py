@@ -38,6 +38,8 @@ def test_sums_are_exact_whatever_they_are_added_up_by() -> None:
         ((("price", "1.19 USD/h"),), Fraction("1.19")),
         ((("price", "2usd/h"),), Fraction(2)),
         ((("price", "1,19 EUR"),), None),
+        ((("price", "0 USD/h"),), None),
+        ((("price", "9" * 400 + " USD/h"),), None),  # more than a float holds
         ((("sm", "sm_86"),), None),
     ],
 )
@@ -63,6 +65,12 @@ def test_the_farms_own_prices_are_of_target_boards_and_say_whose_they_are() -> N
             "[[offer]]\ndevice_class='a'\naccelerator='A'\nusd_hour=1\nprovider='x'\nroad='sea'",
             "road is 'sea'",
         ),
+        (
+            "[[offer]]\ndevice_class='a'\naccelerator='A'\nusd_hour=1\nprovider='x'\nspot='no'",
+            "spot is 'no'; true or false is wanted",
+        ),
+        ("[[offer]]\ndevice_class='a; rm x'\naccelerator='A'\nusd_hour=1\nprovider='x'", "'a; rm x'; a name"),
+        ("a = " + "[" * 3000 + "]" * 3000, "p.toml: "),
     ],
 )
 def test_a_wrong_price_file_is_one_line(tmp_path: Path, text: str, why: str) -> None:
@@ -79,13 +87,23 @@ def test_skypilots_catalog_outranks_the_file(tmp_path: Path) -> None:
     (folder / "vms.csv").write_text(
         "InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice\n"
         "1x,RTX4090,1.0,0.69,0.34\n2x,RTX4090,2.0,1.38,\n1x,Unknown,1.0,0.01,\n"
+        "1x,RTX4090,1.0,0,0.0\nshort\n1x,RTX4090,1.0,1,,too,long\n"
     )
     found = prices.sky_offers(tmp_path)
     assert {(o.device_class, o.usd_hour, o.spot) for o in found} == {
         ("rtx-4090", Fraction("0.69"), False),
         ("rtx-4090", Fraction("0.34"), True),
+        ("rtx-4090", Fraction(1), False),
     }
     assert prices.cheapest(found)["rtx-4090"].spot
+
+
+def test_a_damaged_catalog_of_skypilot_is_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "v7" / "runpod"
+    folder.mkdir(parents=True)
+    (folder / "vms.csv").write_bytes(b"AcceleratorName\n\xff\n")
+    with pytest.raises(FarmError, match=r"vms\.csv: .*; --prices FILE instead"):
+        prices.sky_offers(tmp_path)
 
 
 def test_the_command_adds_up_nothing_where_nothing_was_leased(tmp_path: Path) -> None:

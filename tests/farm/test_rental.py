@@ -6,6 +6,7 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from farm.cli import main
@@ -83,5 +84,11 @@ def test_the_command_plans_for_every_target_that_nobody_ran(tmp_path: Path) -> N
     assert {rental["case_time"] for rental in said["rentals"]} == {"assumed"}
     text = CliRunner().invoke(main, words).stdout
     assert "sky launch -c farm-rtx-3060 " in text
-    refused = CliRunner().invoke(main, ["plan", "--db", url, "--budget", "0"])
+    assert "\nto run:\n" in text
+
+
+@pytest.mark.parametrize("budget", ["0", "-1", "nan", "inf", "1e400", "ten"])
+def test_a_budget_that_is_none_is_one_line(tmp_path: Path, budget: str) -> None:
+    refused = CliRunner().invoke(main, ["plan", "--db", database_with(tmp_path, []), "--budget", budget])
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "--budget" in refused.stderr
