@@ -45,11 +45,16 @@ def _is_about(line: dict[str, Any], noun: str, number: int | None) -> bool:
 
 def since(text: str, now: datetime) -> str:
     """The moment that `90s`, `30m`, `1h` or `2d` ago was, as lines write it; UsageError for anything else."""
-    found = re.fullmatch(r"(\d{1,6})([smhd])", text)
+    found = re.fullmatch(r"([0-9]{1,6})([smhd])", text)
     if not found:
         raise UsageError(f"--since {text[:40]!r}: write 90s, 30m, 1h or 2d")
     ago = timedelta(**{UNITS[found[2]]: int(found[1])})
-    return (now.astimezone(UTC) - ago).isoformat(timespec="milliseconds")
+    try:
+        return (now.astimezone(UTC) - ago).isoformat(timespec="milliseconds")
+    except OverflowError:
+        raise UsageError(
+            f"--since {text}: no calendar goes back that far; leave it out for all lines"
+        ) from None
 
 
 @dataclass
@@ -106,7 +111,8 @@ def for_people(line: dict[str, Any]) -> str:
     """`2026-11-30T08:01:02.031 warning coordinator  missed  job=7 …`; nothing in it steers a terminal."""
     at = str(line["at"]).removesuffix("+00:00")
     fields = [f"{name}={_brief(value)}" for name, value in line.items() if name not in HEAD and value != ""]
-    head = f"{at} {line.get('level', ''):<7} {line.get('logger', ''):<11} {line.get('event', '')}"
+    level, logger, event = (_brief(line.get(name, "")) for name in ("level", "logger", "event"))
+    head = f"{at} {level:<7} {logger:<11} {event}"
     return printable("  ".join([head, *([" ".join(fields)] if fields else [])]))
 
 

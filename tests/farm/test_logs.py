@@ -94,6 +94,7 @@ def test_since_counts_back_from_now() -> None:
     [
         ([], 1, "no log in"),
         (["--since", "soon"], 2, "--since 'soon'"),
+        (["--since", "999999d"], 2, "--since 999999d: no calendar goes back that far"),
         (["--job", "x"], 2, "'x' is not a valid integer"),
     ],
 )
@@ -129,6 +130,11 @@ def test_new_lines_are_read_once_over_files_that_turn_over(folder: Path) -> None
 def test_what_a_line_says_does_not_steer_the_terminal(farm: Callable[..., Result], folder: Path) -> None:
     (folder / "x.jsonl").write_text(at(20, event="\x1b[2J", device="a\nb"))
     assert "\\x1b[2J  device=a\\x0ab\n" in farm("logs").stdout
+
+
+def test_a_line_whose_words_are_no_texts_is_shown_all_the_same() -> None:
+    line = {"at": "2026-11-30T12:00:00.000+00:00", "level": {"a": 1}, "logger": None, "event": ["x", 2]}
+    assert reading.for_people(line) == "2026-11-30T12:00:00.000 {'a': 1} None        x,2"
 
 
 def test_what_is_bound_is_in_every_line_and_goes_with_its_logger(tmp_path: Path) -> None:
