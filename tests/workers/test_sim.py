@@ -128,18 +128,37 @@ def test_nobody_runs_a_simulation_by_default(planned: SimPlan, monkeypatch: pyte
 
 
 def test_a_board_that_could_be_taken_for_a_real_one_is_refused() -> None:
-    for slug in ("rtx-3090-0", "sim-0", "cpu-x86_64-sim"):
+    for slug in ("rtx-3090-0", "sim-0", "cpu-x86_64-sim", "sim-\x1b[31m-0", "sim-a b-0"):
         with pytest.raises(UsageError, match="isn't named as a simulated board is: sim-CLASS-NUMBER"):
             plans.boards({plans.BOARDS: slug})
 
 
 def test_a_plan_that_is_none_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    for text in ("{", json.dumps({"seed": "x"})):
+    wrong = (
+        {"seed": "x"},
+        {"seed": 1, "shares": {"crash": -1}},
+        {"seed": 1, "shares": {"crash": 60_000, "hang": 60_000}},
+        {"seed": 1, "deadline_s": -3},
+    )
+    for text in ("{", *map(json.dumps, wrong)):
         path.write_text(text)
         with pytest.raises(FarmError, match="is no plan of a simulation") as caught:
             plans.read({plans.PLAN_FILE: str(path)})
         assert "\n" not in str(caught.value)
+
+
+def test_a_plan_or_boards_that_are_missing_are_told_before_a_case_runs(
+    planned: SimPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(plans.BOARDS, "sim-large-0, sim-small-0,")
+    assert [board.slug for board in SIM.devices()] == ["sim-large-0", "sim-small-0"]
+    monkeypatch.setenv(plans.BOARDS, " ,")
+    with pytest.raises(backend.Unavailable, match="FARM_SIM_BOARDS names no board"):
+        SIM.devices()
+    monkeypatch.setenv(plans.PLAN_FILE, "/nowhere")
+    with pytest.raises(backend.Unavailable, match="FARM_SIM=/nowhere is no plan of a simulation"):
+        SIM.devices()
 
 
 def test_a_board_brings_its_own_slot(planned: SimPlan) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from kernels.errors import FarmError
 from kernels.model import Device, Plan
 from workers.backend import Run, Unavailable
 from workers.backends.twin import BACKEND as TWIN
@@ -32,7 +33,17 @@ class Sim:
             raise Unavailable(
                 f"sim is unavailable because nothing is planned; {plans.PLAN_FILE} names a plan"
             )
-        return tuple(map(simulated_board, plans.boards()))
+        try:
+            plans.read()  # one that is none is told before a case runs
+        except FarmError as error:
+            raise Unavailable(f"sim is unavailable because {error}") from None
+        boards = plans.boards()
+        if not boards:
+            raise Unavailable(
+                f"sim is unavailable because {plans.BOARDS} names no board; "
+                f"it is a list of {plans.PREFIX}CLASS-NUMBER"
+            )
+        return tuple(map(simulated_board, boards))
 
     def run(self, plan: Plan, images: Mapping[str, np.ndarray], device: Device, turn: int) -> Run:
         """The twin's run, or what the device's fingerprint says is to happen instead."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +28,8 @@ PLAN_FILE = "FARM_SIM"
 BOARDS = "FARM_SIM_BOARDS"
 EXAM = "exam-"  # of an attempt by which a coordinator examines a board: no job is behind it
 SHARE_OF = 100_000  # shares are given in so many parts
+LONGEST_S = 3600
+SLUG = re.compile(r"[a-z0-9_.-]+")
 
 
 class Fault(StrEnum):
@@ -73,6 +76,13 @@ class Shares:
     lie: int = DEFAULT_SHARES["lie"]  # of a liar's cases
     flaky: int = DEFAULT_SHARES["flaky"]  # of attempts
 
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in DEFAULT_SHARES}
+        if wrong := [f"{name} is {share}" for name, share in given.items() if not 0 <= share <= SHARE_OF]:
+            raise ValueError(f"{wrong[0]}; a share is from 0 to {SHARE_OF}")
+        if (whole := sum(given[fault.value] for fault in OF_JOBS)) > SHARE_OF:
+            raise ValueError(f"{', '.join(OF_JOBS)} make {whole} together; {SHARE_OF} is all")
+
 
 @dataclass(frozen=True)
 class SimPlan:
@@ -84,6 +94,11 @@ class SimPlan:
     cheats: tuple[str, ...] = ()  # slugs of boards that say PASS whatever came out, in exams too
     deadline_s: float = 3.0  # of a case that hangs, in place of the minutes of a real one
     slow_s: float = 7.0  # longer than a lease holds unrenewed
+
+    def __post_init__(self) -> None:
+        for name, seconds in (("deadline_s", self.deadline_s), ("slow_s", self.slow_s)):
+            if not 0 < seconds < LONGEST_S:
+                raise ValueError(f"{name} is {seconds}; seconds are wanted, over 0 and below {LONGEST_S}")
 
     def fault(self, slug: str, case_id: str, attempt_id: str) -> Fault:
         """What happens to an attempt: a job's own fault first, then the board's, then this attempt's.
@@ -135,8 +150,8 @@ def read(environ: Mapping[str, str] = os.environ) -> SimPlan:
 
 def boards(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Slugs of the boards that this machine plays; UsageError for one that could be taken for a real one."""
-    slugs = tuple(slug for slug in environ.get(BOARDS, "").split(",") if slug)
+    slugs = tuple(slug for word in environ.get(BOARDS, "").split(",") if (slug := word.strip()))
     for slug in slugs:
-        if not (slug.startswith(PREFIX) and class_of(slug).startswith(PREFIX)):
+        if not (SLUG.fullmatch(slug) and class_of(slug).startswith(PREFIX)):
             raise UsageError(f"{BOARDS}: {slug!r} isn't named as a simulated board is: {PREFIX}CLASS-NUMBER")
     return slugs
