@@ -24,6 +24,7 @@ from workers.backend import Unavailable
 from workers.interrupt import sigterm_interrupts
 from workers.leaving import Limits
 from workers.standalone import Order, run_cases
+from workers.usage import Parser, positive
 from workers.worth import most_valuable_first
 
 INTERRUPTED = 130
@@ -48,8 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m workers", description=__doc__)
+def _parser() -> Parser:
+    parser = Parser(prog="python -m workers", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run_ = commands.add_parser(
         "run",
@@ -77,9 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     run_.add_argument("--rule", choices=[rule.value for rule in Rule], default=Rule.BOUND.value)
     run_.add_argument(
-        "--minutes", type=float, default=0.0, help="start no case after that long; a case of every cell first"
+        "--minutes",
+        type=positive,
+        default=0.0,
+        help="start no case after that long; a case of every cell first",
     )
-    run_.add_argument("--deadline", type=float, default=120.0, metavar="SECONDS", help="for each case")
+    run_.add_argument("--deadline", type=positive, default=120.0, metavar="SECONDS", help="for each case")
     run_.add_argument("--bundle", type=Path, required=True, metavar="FILE", help="where the evidence goes")
     devices_ = commands.add_parser("devices", help="what this machine can run cases on")
     devices_.add_argument("--json", action="store_true")
@@ -91,7 +95,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_selftest(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--minutes", type=float, default=5.0, help="about how long; %(default)s unless given")
+    parser.add_argument(
+        "--minutes", type=positive, default=5.0, help="about how long; %(default)s unless given"
+    )
     parser.add_argument("--backend", default="cuda", help="how to run: %(default)s unless given")
     parser.add_argument(
         "--device", default="*", metavar="GLOB", help="class, slug or UUID; the first that fits"

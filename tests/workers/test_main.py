@@ -91,6 +91,31 @@ def test_wrong_words_are_one_line_and_2(
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "the following arguments are required: command; see python -m workers --help"),
+        (["nosuch"], "invalid choice: 'nosuch'"),
+        (["run", "--all-kinds"], "arguments are required: --bundle; see python -m workers run --help"),
+        (
+            ["run", "--bundle", "b", "--minutes", "0"],
+            "argument --minutes: got '0'; a number over 0 is wanted",
+        ),
+        (["run", "--bundle", "b", "--deadline", "nan"], "argument --deadline: got 'nan'"),
+        (["selftest", "--minutes", "inf"], "argument --minutes: got 'inf'"),
+        (["selftest", "--minutes=-1"], "argument --minutes: got '-1'"),
+    ],
+)
+def test_words_that_are_none_are_one_line_and_2(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    line = capsys.readouterr().err
+    assert (ended.value.code, line.count("\n"), line.startswith("workers: ")) == (2, 1, True)
+    assert said in line
+
+
 def test_damaged_bundle_is_one_line_and_1(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_text("hello\n")
     assert run("matvec/block", "Q4_0", "5x64") == 1
