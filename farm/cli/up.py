@@ -34,9 +34,7 @@ START_S = 180.0
 @click.option(
     "--backend", "backends", multiple=True, help="host, and cuda where there is a board, unless named."
 )
-@click.option(
-    "--gateway", metavar="HOST:PORT", default="", help="Let workers in over HTTPS too; port 0: any."
-)
+@click.option("--gateway", metavar="HOST:PORT", help="Let workers in over HTTPS too; port 0: any.")
 @click.option("--cert", type=options.FILE, default="", help="With --gateway: PEM certificate chain.")
 @click.option("--key", type=options.FILE, default="", help="With --gateway: PEM private key.")
 @click.option("--behind-proxy", is_flag=True, help="With --gateway: a proxy ends TLS in front of it.")
@@ -66,7 +64,7 @@ def up(foreground: bool, **words: Any) -> None:
 def gateway_of(words: dict[str, Any]) -> str:
     """Where the head's gateway is to listen, as JSON; empty for none."""
     address, more = words["gateway"], [words["cert"], words["key"], words["behind_proxy"]]
-    if not address:
+    if address is None:
         if any(more):
             raise UsageError("--cert, --key and --behind-proxy are about --gateway HOST:PORT; give that too")
         return ""
@@ -114,7 +112,7 @@ def options_of(words: dict[str, Any]) -> list[str]:
     said: list[str] = []
     for name, value in words.items():
         option = "--" + name.replace("_", "-")
-        if name == "url" or value is False or value == "":
+        if name == "url" or value is False or value in ("", None):
             continue
         if name == "backends":
             said += [f"--backend={backend}" for backend in value]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +33,8 @@ class Place:
         for path in filter(None, (self.cert, self.key)):
             if not Path(path).is_file():
                 raise FarmError(f"{path}: no such file; openssl or your certificate authority makes one")
+        if self.cert:
+            _demand_pair(self.cert, self.key)
 
     def url(self, port: int) -> str:
         """What a worker is told to call, on the port that was got."""
@@ -41,11 +45,25 @@ class Place:
 def place_at(address: str, cert: str, key: str, behind_proxy: bool) -> Place:
     """The place that HOST:PORT means; UsageError where it is none, or tokens would go unencrypted."""
     host, _, port = address.rpartition(":")
-    if not (host and port.isdecimal() and int(port) <= 65535):
-        raise UsageError(f"--gateway {address}: not HOST:PORT with a port of at most 65535, as 10.0.0.5:8443")
+    if not (host and re.fullmatch(r"[0-9]{1,5}", port) and int(port) <= 65535):
+        raise UsageError(
+            f"--gateway {address!r}: not HOST:PORT with a port of at most 65535, as 10.0.0.5:8443"
+        )
     place = Place(host.strip("[]"), int(port), cert, key, behind_proxy)
     place.refuse_plain()
     return place
+
+
+def _demand_pair(cert: str, key: str) -> None:
+    """FarmError where no TLS comes of the two files: a server would only notice when it is called."""
+    try:
+        # Asked for, a passphrase would be read from the terminal, which a head doesn't have.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")
+    except (OSError, ValueError) as error:
+        raise FarmError(
+            f"{cert} and {key} are no certificate with its key: {getattr(error, 'reason', None) or error}; "
+            "want PEM files that belong together, the key without a passphrase"
+        ) from None
 
 
 def is_loopback(host: str) -> bool:
