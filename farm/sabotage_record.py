@@ -27,19 +27,30 @@ def read(path: Path) -> dict[tuple[str, str], Score]:
         try:
             score = codec.decode(Score, json.loads(line))
         except (ValueError, RecursionError, FarmError) as error:
-            raise FarmError(f"{path}:{number} is no score of farm sabotage --record: {error}") from None
+            raise FarmError(
+                f"{path}:{number} is no score of farm sabotage --record: {error}; delete that line"
+            ) from None
         found[score.kernel, score.kind] = score
     return found
 
 
+def demand_writable(path: Path) -> None:
+    """FarmError where no line could be added: a score takes minutes, and is said before."""
+    _write(path, "")
+
+
 def append(path: Path, score: Score) -> None:
     """Adds a line; FarmError where it can't be written."""
+    _write(path, codec.canonical(score) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf8") as file:
-            file.write(codec.canonical(score) + "\n")
+            file.write(text)
     except OSError as error:
-        raise FarmError(f"{path}: {error.strerror}") from None
+        raise FarmError(f"can't write {path}: {error.strerror}; name another --record") from None
 
 
 def left(jobs: Sequence[Job], recorded: dict[tuple[str, str], Score]) -> list[Job]:

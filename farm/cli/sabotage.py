@@ -91,6 +91,7 @@ def sabotage(
 
 def _unrecorded(chosen: Chosen, path: Path) -> Chosen:
     left = sabotage_record.left(chosen.jobs, sabotage_record.read(path))
+    sabotage_record.demand_writable(path)
     click.echo(
         f"{len(chosen.jobs) - len(left)} of {len(chosen.jobs)} texts are in {path} as they are today",
         err=True,

@@ -320,3 +320,12 @@ def test_a_record_is_continued_and_only_what_changed_or_survived_is_judged_again
     refused = CliRunner().invoke(main, words)
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
     assert f"{path}:2 is no score of farm sabotage --record" in refused.stderr
+    assert "; delete that line" in refused.stderr
+
+
+def test_a_record_that_cannot_be_written_is_told_before_anything_is_judged(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    record = str(tmp_path / "file" / "record.jsonl")
+    refused = CliRunner().invoke(main, ["sabotage", "silu_mul/flat", "--record", record])
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == f"farm: can't write {record}: File exists; name another --record\n"
