@@ -52,39 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="python -m workers", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    run_ = commands.add_parser(
-        "run",
-        help="run cases and write their evidence to a bundle",
-        epilog=EPILOG,
-    )
-    run_.add_argument("words", nargs="*", metavar="KERNEL [KIND] [SHAPE]", help="matvec/block Q4_K 64x4096")
-    run_.add_argument("--all-kinds", action="store_true", help="every kernel for every kind")
-    for noun in ("op", "kernel", "kind", "shape", "family"):
-        run_.add_argument(f"--{noun}", action="append", default=[], help=f"only this {noun}; may be repeated")
-    run_.add_argument("--seed", action="append", type=int, default=[], help="0 unless given; may be repeated")
-    builds = [build.value for build in Build]
-    run_.add_argument("--build", action="append", choices=builds, default=[], help="exact and default")
-    run_.add_argument(
-        "--tier",
-        action="append",
-        default=[],
-        choices=[tier.value for tier in Tier],
-        help="quick unless named",
-    )
-    run_.add_argument("--catalog", metavar="DIR", help="kernels of your own, declared in this folder")
-    run_.add_argument("--backend", default="host", help="how to run: %(default)s unless given")
-    run_.add_argument(
-        "--device", default="*", metavar="GLOB", help="class, slug or UUID; the first that fits"
-    )
-    run_.add_argument("--rule", choices=[rule.value for rule in Rule], default=Rule.BOUND.value)
-    run_.add_argument(
-        "--minutes",
-        type=positive,
-        default=0.0,
-        help="start no case after that long; a case of every cell first",
-    )
-    run_.add_argument("--deadline", type=positive, default=120.0, metavar="SECONDS", help="for each case")
-    run_.add_argument("--bundle", type=Path, required=True, metavar="FILE", help="where the evidence goes")
+    _add_run(commands.add_parser("run", help="run cases and write their evidence to a bundle", epilog=EPILOG))
     devices_ = commands.add_parser("devices", help="what this machine can run cases on")
     devices_.add_argument("--json", action="store_true")
     _add_selftest(
@@ -92,6 +60,41 @@ def _parser() -> Parser:
     )
     _add_pull(commands.add_parser("pull", help="work for a gateway until stopped"))
     return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="*", metavar="KERNEL [KIND] [SHAPE]", help="matvec/block Q4_K 64x4096")
+    parser.add_argument("--all-kinds", action="store_true", help="every kernel for every kind")
+    for noun in ("op", "kernel", "kind", "shape", "family"):
+        parser.add_argument(
+            f"--{noun}", action="append", default=[], help=f"only this {noun}; may be repeated"
+        )
+    parser.add_argument(
+        "--seed", action="append", type=int, default=[], help="0 unless given; may be repeated"
+    )
+    builds = [build.value for build in Build]
+    parser.add_argument("--build", action="append", choices=builds, default=[], help="exact and default")
+    parser.add_argument(
+        "--tier",
+        action="append",
+        default=[],
+        choices=[tier.value for tier in Tier],
+        help="quick unless named",
+    )
+    parser.add_argument("--catalog", metavar="DIR", help="kernels of your own, declared in this folder")
+    parser.add_argument("--backend", default="host", help="how to run: %(default)s unless given")
+    parser.add_argument(
+        "--device", default="*", metavar="GLOB", help="class, slug or UUID; the first that fits"
+    )
+    parser.add_argument("--rule", choices=[rule.value for rule in Rule], default=Rule.BOUND.value)
+    parser.add_argument(
+        "--minutes",
+        type=positive,
+        default=0.0,
+        help="start no case after that long; a case of every cell first",
+    )
+    parser.add_argument("--deadline", type=positive, default=120.0, metavar="SECONDS", help="for each case")
+    parser.add_argument("--bundle", type=Path, required=True, metavar="FILE", help="where the evidence goes")
 
 
 def _add_selftest(parser: argparse.ArgumentParser) -> None:
