@@ -9,7 +9,7 @@ from pathlib import Path
 
 OPTION = "--path"
 NEEDED = ("numpy", "gguf", "yaml")  # the last is gguf's own
-CANNOT, USAGE = 1, 2
+CANNOT, USAGE, INTERRUPTED = 1, 2, 130
 
 
 def main(argv: list[str]) -> int:
@@ -26,9 +26,13 @@ def main(argv: list[str]) -> int:
         told = f"no module named {missing[0]} here; pip install gguf, or {OPTION} FOLDER that has it"
         print(f"workers: {told}", file=sys.stderr)
         return CANNOT
-    from workers import command  # not earlier: what it imports may lie in such a folder
+    try:
+        from workers import command  # not earlier: what it imports may lie in such a folder
 
-    return command.main(argv)
+        return command.main(argv)
+    except KeyboardInterrupt:  # while modules are loaded; later, commands say what goes on where
+        print("workers: interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 def search(folder: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -99,3 +101,21 @@ def test_a_question_to_the_database_is_answered_before_ctrl_c_counts(
     result = farm("submit", "--kernel", "matvec/block", "--kind", "Q4_0", "--backend", "twin", "--local")
     assert result.exit_code == 130
     assert len(answered) == 1
+
+
+INTERRUPTED_WHILE_LOADING = """
+import runpy, sys
+class CtrlC:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[2]:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, CtrlC())
+runpy.run_module(sys.argv[1], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(("command", "module"), [("farm", "click"), ("workers", "workers.command")])
+def test_ctrl_c_while_modules_are_loaded_is_one_line(command: str, module: str) -> None:
+    words = [sys.executable, "-c", INTERRUPTED_WHILE_LOADING, command, module]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", f"{command}: interrupted\n")
