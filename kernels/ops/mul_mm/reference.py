@@ -34,6 +34,11 @@ class Tile:
     threads: int
 
 
+def worth_a_gemm() -> int:
+    """Tokens from which a batch fills enough of a tile to beat one matvec per token."""
+    return max(BN // 4, 2)
+
+
 class Reference(LaunchKernel):
     op = "mul_mm"
     name = "reference"

@@ -117,3 +117,9 @@ def test_refuses_by_name(make: Any, refused: Any, shape: str, reason: str) -> No
 
 def test_accepts_the_most_rows_that_fit_the_grid(make: Any, refused: Any) -> None:
     assert refused(make(KERNEL, "Q4_K", "4194240x256x1")) == ""
+
+
+def test_a_batch_is_worth_a_gemm_from_a_quarter_tile_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reference.worth_a_gemm() == 32
+    monkeypatch.setattr(reference, "BN", 4)
+    assert reference.worth_a_gemm() == 2
