@@ -121,7 +121,7 @@ def _row(line: Evidence, key: CellKey) -> dict[str, object]:
         "build_digest": line.build_digest,
         "finished_us": line.finished_us,
         "refused": refused,
-        "median_us": found.spread.median_us,
+        "median_us": float(found.spread.median_us),
         "gb_per_s": found.gb_per_s,
         "share_of_least": found.share_of_least,
         "benchmark_json": codec.canonical(found),

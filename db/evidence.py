@@ -19,9 +19,10 @@ import sqlalchemy as sa
 from db import benchmark
 from db.bulk import insert_rows
 from db.capability import finding_in
-from db.cases import case_id, store_cases
+from db.cases import store_cases
 from db.cell import CellKey
 from db.device import digest_of, see_all
+from db.fit import unfit
 from db.refold import before, refold
 from db.session import Session
 from db.tables import CELL, attempt, cases
@@ -32,6 +33,10 @@ from kernels.evidence import Evidence
 
 IMPORT_BATCH = 500  # lines; a statement takes only so many parameters
 KNOWN = sa.select(table.c.evidence_id).where(table.c.evidence_id.in_(sa.bindparam("ids", expanding=True)))
+
+
+class UnfitLine(FarmError):
+    """A line that no database can hold; the message names it and says why."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ def import_lines(s: Session, lines: Iterable[Evidence], now_us: int) -> ImportRe
 
 def _import_batch(s: Session, lines: Sequence[Evidence], now_us: int) -> int:
     for line in lines:
-        _demand_own_case(line)
+        _demand_fit(line)
     ours = _attempts_here(s, lines)
     entries = [
         Entry(
@@ -166,13 +171,9 @@ def _stored(s: Session, where: sa.ColumnElement[bool], limit: int | None = None)
     return tuple(Stored(codec.decode(Evidence, json.loads(text)), *rest) for text, *rest in s.execute(query))
 
 
-def _demand_own_case(line: Evidence) -> None:
-    """A line whose case id isn't its case's would be filed under another case."""
-    if line.case_id != case_id(line.case):
-        got, want = line.case_id[:12], case_id(line.case)[:12]
-        raise FarmError(
-            f"evidence {line.evidence_id} says case {got}, but its case is {want}; the line was changed"
-        )
+def _demand_fit(line: Evidence) -> None:
+    if reason := unfit(line):
+        raise UnfitLine(f"evidence {line.evidence_id[:36]!r} can't be kept: {reason}")
 
 
 def _attempts_here(s: Session, lines: Sequence[Evidence]) -> set[str]:
@@ -234,4 +235,4 @@ def _figures(line: Evidence) -> dict[str, object]:
 
 def _orderable(ratio: float) -> float:
     """SQLite keeps a NaN as null; an error that isn't a number is larger than every one that is."""
-    return math.inf if math.isnan(ratio) else ratio
+    return math.inf if math.isnan(ratio) else float(ratio)

@@ -6,23 +6,18 @@ reclaim_all(s, epoch, now_us) -> Losses               # ends what an earlier epo
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
-
-from db import device as devices
 from db.attempt import decide, end_attempts, live_rows, requeue
 from db.bulk import update_rows
-from db.cases import case_of
 from db.epoch import demand_epoch
 from db.evidence import Entry, append
-from db.own_line import About, own_line
+from db.own_line import lines_instead
 from db.second import keep_first
 from db.session import Session
-from db.tables import attempt, cases, job
+from db.tables import attempt, job
 from kernels.evidence import Verdict
 
 LOSS_BUDGET = 3  # started attempts a job may lose before it is LOST
@@ -78,17 +73,6 @@ def _charge(s: Session, rows: Sequence[Any], amount: int) -> None:
 
 def _entries(s: Session, rows: Sequence[Any], spent: set[int], now_us: int, reason: str) -> list[Entry]:
     """The lines of started attempts that left none; only a job's last one counts for its cell."""
-    boards = {slug: devices.newest(s, slug) for slug in {row.device for row in rows}}
-    chosen = cases.c.case_id.in_({row.case_id for row in rows})
-    query = sa.select(cases.c.case_id, cases.c.case_json).where(chosen)
-    texts = {row.case_id: row.case_json for row in s.execute(query)} if rows else {}
-    entries = []
-    for row in rows:
-        case, board = case_of(texts[row.case_id]), boards[row.device]
-        digests = (row.source_digest, row.inputs_digest)
-        about = About(case, row.case_id, *digests, board, row.backend, row.repeats, row.attempt_id)
-        # Made from the attempt's id, so that writing it twice is writing it once.
-        line_id = str(uuid.uuid5(uuid.UUID(row.attempt_id), "coordinator"))
-        line = own_line(line_id, about, Verdict.LOST, reason, (row.started_us, now_us))
-        entries.append(Entry(line, row.attempt_id, folded=row.job_id in spent))
-    return entries
+    named = {row.attempt_id: row for row in rows}
+    lines = lines_instead(s, named, dict.fromkeys(named, reason), Verdict.LOST, now_us)
+    return [Entry(line, name, folded=named[name].job_id in spent) for name, line in lines.items()]

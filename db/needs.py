@@ -63,8 +63,8 @@ def offer_of(device: Device, files: frozenset[str] = frozenset()) -> Offer:
     said = dict(device.fingerprint)
     sm, memory = said.get("sm", ""), said.get("memory_bytes", "")
     return Offer(
-        sm=int(sm.removeprefix("sm_")) if re.fullmatch(r"sm_\d+", sm) else 0,
-        memory_bytes=int(memory) if memory.isdigit() else 0,
+        sm=int(sm.removeprefix("sm_")) if re.fullmatch(r"sm_\d{1,6}", sm, re.ASCII) else 0,
+        memory_bytes=int(memory) if re.fullmatch(r"\d{1,18}", memory, re.ASCII) else 0,
         driver=said.get("driver", ""),
         files=files,
     )
@@ -94,4 +94,4 @@ def absent_file(needs: Needs, offer: Offer) -> str:
 
 def version(text: str) -> tuple[int, ...]:
     """525.60.13 -> (525, 60, 13); empty is older than everything."""
-    return tuple(int(part) for part in re.findall(r"\d+", text))
+    return tuple(int(part) for part in re.findall(r"\d{1,18}", text, re.ASCII))

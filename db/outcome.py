@@ -7,8 +7,8 @@ complete_many(s, epoch, lines, now_us) -> tuple[Outcome, ...]      # for a write
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -20,6 +20,8 @@ from db.capability import fold_cells
 from db.cell import CellKey
 from db.epoch import demand_epoch
 from db.evidence import Entry, append, known
+from db.fit import is_text, unfit
+from db.own_line import lines_instead
 from db.second import keep_first
 from db.session import Session
 from db.tables import CELL, attempt, evidence, job
@@ -34,14 +36,15 @@ CRASHES = 2  # alone, on two boards or twice on the only one, before it is the k
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a line did. Every one of them may be acknowledged: it is stored."""
+    """What a line did. Every one of them may be acknowledged: it is stored, or nothing can store it."""
 
     evidence_id: str
     new: bool  # false for a line that was here already
     job_id: int | None  # None where the line's attempt is unknown here or is about something else
     decided: bool  # this line gave the job its verdict
     verdict: Verdict  # the line's, by the campaign's rule
-    note: str = ""  # why a line decided nothing
+    note: str = ""  # why a line decided nothing, or wasn't kept
+    kept: bool = True  # false for a line that no database can hold; the coordinator's own may stand in for it
 
     @property
     def is_late(self) -> bool:
@@ -100,11 +103,43 @@ def complete_many(s: Session, epoch: int, lines: Sequence[Evidence], now_us: int
 
     A CRASH decides when it is the job's second: till then its job goes to another board, or once more to the
     only one. A line counts for its cell, but for no job, where its attempt is unknown here or is about
-    something else.
+    something else. In the place of one that no database can hold stands the coordinator's own, ERROR,
+    where it spoke for a live attempt: nothing else of the batch is lost by it.
     """
     demand_epoch(s, epoch)
-    named = [line.attempt_id for line in lines if line.attempt_id]
+    named = [line.attempt_id for line in lines if line.attempt_id and is_text(line.attempt_id)]
     rows = {row.attempt_id: row for row in attempts_named(s, named)}
+    reasons = {place: reason for place, line in enumerate(lines) if (reason := unfit(line))}
+    instead = _instead(s, lines, reasons, rows, now_us) if reasons else {}
+    taken = [instead.get(n, line) for n, line in enumerate(lines) if n in instead or n not in reasons]
+    outcomes = iter(_take_in(s, taken, rows, now_us))
+    told = {n: next(outcomes) for n in range(len(lines)) if n in instead or n not in reasons}
+    told |= {n: _unkept(lines[n], reason, told.get(n)) for n, reason in reasons.items()}
+    return tuple(told[n] for n in range(len(lines)))
+
+
+def _instead(
+    s: Session,
+    lines: Sequence[Evidence],
+    reasons: Mapping[int, str],
+    rows: Mapping[str, Any],
+    now_us: int,
+) -> dict[int, Evidence]:
+    """The coordinator's lines for those that can't be kept, where they speak for live attempts; by place."""
+    places = {lines[n].attempt_id: n for n in reasons if _speaks(lines[n], rows.get(lines[n].attempt_id))}
+    why = {name: f"its line can't be kept: {reasons[n]}" for name, n in places.items()}
+    found = lines_instead(s, {name: rows[name] for name in places}, why, Verdict.ERROR, now_us)
+    return {places[name]: line for name, line in found.items()}
+
+
+def _unkept(line: Evidence, reason: str, instead: Outcome | None) -> Outcome:
+    """What a line did that can't be kept: what the one in its place did, or nothing."""
+    nothing = Outcome(line.evidence_id, False, None, False, line.verdict)
+    return replace(instead or nothing, note=reason, kept=False)
+
+
+def _take_in(s: Session, lines: Sequence[Evidence], rows: dict[str, Any], now_us: int) -> tuple[Outcome, ...]:
+    """As complete_many, of lines that fit."""
     there = known(s, [line.evidence_id for line in lines])
     crashes = {line.attempt_id for line in lines if line.verdict is Verdict.CRASH}
     jobs = Jobs(
@@ -135,6 +170,11 @@ def complete_many(s: Session, epoch: int, lines: Sequence[Evidence], now_us: int
 def _entry(line: Evidence, outcome: Outcome) -> Entry:
     late = outcome.job_id is not None and not outcome.decided
     return Entry(line, None if outcome.job_id is None else line.attempt_id, folded=not late)
+
+
+def _speaks(line: Evidence, row: Any) -> bool:
+    """Whether a line is what a live attempt was to bring."""
+    return row is not None and not _stranger(line, row) and row.state in LIVE_STATES
 
 
 def _stranger(line: Evidence, row: Any) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from db.fit import is_text
 from db.session import Session, insert_new
 from db.tables import blob, pack
 from kernels.errors import FarmError
@@ -36,7 +37,8 @@ def put(s: Session, stored: StoredPack, now_us: int) -> None:
 
 def get(s: Session, address: str) -> bytes:
     """A catalog's content; FarmError where it isn't here or isn't what it was."""
-    content = s.execute(sa.select(blob.c.content).where(blob.c.sha256 == address)).scalar()
+    query = sa.select(blob.c.content).where(blob.c.sha256 == address)
+    content = s.execute(query).scalar() if is_text(address) else None
     if content is None:
         raise FarmError(f"no catalog {address[:12]} in this database; submit with --catalog stores one")
     if hashlib.sha256(content).hexdigest() != address:

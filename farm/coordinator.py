@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from db import campaign, device, pack, queue, trust
@@ -26,7 +26,7 @@ from farm.roll import Roll
 from farm.second_looks import SecondLooks
 from farm.settle import settle
 from farm.terms import Term, Terms
-from farm.wire import lease_of, mismatch
+from farm.wire import lease_of, misfit, mismatch
 from farm.writer import Answer, Joint, Steps, Writer
 from kernels.evidence import Evidence, Verdict
 from workers import protocol
@@ -133,7 +133,7 @@ class Coordinator:
 
     def hello_steps(self, message: Hello) -> Steps[Welcome]:
         """Takes a worker in and makes the jobs that open campaigns want of its device; or says why not."""
-        if reason := mismatch(message, self._catalog_digest) or self._is_aside(message):
+        if reason := self._refuses(message):
             self.recorder.refused(message, reason)
             return Welcome(False, reason, self.epoch, self._ttl_s)
         if self._examiner:
@@ -336,13 +336,17 @@ class Coordinator:
         lines = [line for _, some in sent for line in some]
         outcomes = iter(complete_many(s, self.epoch, lines, self._now_us()))
         told = tuple(tuple(islice(outcomes, len(some))) for _, some in sent)
-        self._remember(s, lines)
+        kept = [line for line, one in zip(lines, chain(*told), strict=True) if one.kept]
+        self._remember(s, kept)
         for (hello, some), mine in zip(sent, told, strict=True):
             several = self._roll.has_another(hello)
             if several:
                 self._second_looks.ask(s, some, mine)
             if self._examiner or several:
-                self._settle(s, [line for line, outcome in zip(some, mine, strict=True) if outcome.new])
+                self._settle(
+                    s,
+                    [line for line, outcome in zip(some, mine, strict=True) if outcome.new and outcome.kept],
+                )
         campaign.close_finished(s, self._now_us())
         return told
 
@@ -354,6 +358,10 @@ class Coordinator:
         remember_inputs(s, new)
         if len(self._inputs) < REMEMBERED:
             self._inputs |= new.keys()
+
+    def _refuses(self, message: Hello) -> str:
+        """Why a worker isn't taken in; empty if it is."""
+        return mismatch(message, self._catalog_digest) or misfit(message) or self._is_aside(message)
 
     def _is_aside(self, message: Hello) -> str:
         """Why a board gets no work; empty if it may."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from db import queue
+from db.fit import unfit_worker
 from db.needs import offer_of
 from farm.campaign import deadline_s
 from workers import protocol
@@ -18,6 +19,11 @@ def mismatch(message: Hello, catalog_digest: str) -> str:
         here, there = message.catalog_digest[:12], catalog_digest[:12]
         return f"catalog {here} here, {there} at the coordinator: sources differ; bring both to one version"
     return ""
+
+
+def misfit(message: Hello) -> str:
+    """Why no worker may say of itself what this one does; empty if it may."""
+    return unfit_worker(message.worker_id, message.backends, message.device)
 
 
 def worker_of(hello: Hello) -> queue.Worker:

@@ -77,7 +77,8 @@ class Benchmark:
     @property
     def share_of_least(self) -> float | None:
         """Speed as a share of what the least limit allows: 1 is as fast as can be."""
-        return self.least.pass_us / self.spread.median_us if self.least else None
+        measured = self.least and self.spread.median_us
+        return self.least.pass_us / self.spread.median_us if self.least and measured else None
 
 
 def gb_per_s(nbytes: int, pass_us: float) -> float:

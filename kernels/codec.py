@@ -26,6 +26,7 @@ TEXT = "_canonical"  # where such a value has its text
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 PLAIN = {str, int, bool, type(None)}  # types that are their own JSON
+LARGEST = 10**308  # of whole numbers in the place of a float
 NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -103,8 +104,16 @@ def decode(cls: type[T], data: Any, where: str = "") -> T:
         result: T = _decoder(hint)(data)
     except _Wrong as wrong:
         place = (where or cls.__name__) + "".join(reversed(wrong.path))
-        raise CodecError(f"{place}: got {str(wrong.got)[:80]!r}, want {wrong.want}") from None
+        raise CodecError(f"{place}: got {_shown(wrong.got)!r}, want {wrong.want}") from None
     return result
+
+
+def _shown(got: Any) -> str:
+    """The beginning of what was read; a parser takes in more levels than can be printed."""
+    try:
+        return str(got)[:80]
+    except RecursionError:
+        return "levels over levels"
 
 
 class _Wrong(Exception):
@@ -168,8 +177,15 @@ def _keeping(decode_fields: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def decoded(packed: bytes) -> Any:
         return decode_fields(marshal.loads(packed))
 
-    # Version 2 has no references between objects: equal data, down to the types of numbers, are equal bytes.
-    return lambda data: decoded(marshal.dumps(data, 2))
+    def kept(data: Any) -> Any:
+        try:
+            # Version 2 has no references: equal data, down to the types of numbers, are equal bytes.
+            packed = marshal.dumps(data, 2)
+        except ValueError:  # too many levels
+            return decode_fields(data)
+        return decoded(packed)
+
+    return kept
 
 
 def _union_decoder(hint: Any) -> Callable[[Any], Any]:
@@ -252,7 +268,11 @@ def _decode_float(data: Any) -> float:
     data = NON_FINITE.get(data, data) if isinstance(data, str) else data
     if not isinstance(data, (int, float)) or isinstance(data, bool):
         raise _Wrong(data, "a number")
-    return data if isinstance(data, int) else float(data)
+    if isinstance(data, int):
+        if abs(data) > LARGEST:
+            raise _Wrong(data, f"a number below {LARGEST:.0e}")
+        return data
+    return float(data)
 
 
 def _decode_int(data: Any) -> int:

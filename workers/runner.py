@@ -169,7 +169,9 @@ def spoils(error: Exception) -> bool:
 
 
 def one_line(text: str, limit: int = 500) -> str:
-    return " ".join(text.split())[:limit]
+    """A text in one line that every database keeps: without NUL, and without half of a surrogate pair."""
+    plain = text.replace("\0", "␀").encode("utf8", "replace").decode("utf8")
+    return " ".join(plain.split())[:limit]
 
 
 def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, str]:

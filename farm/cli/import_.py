@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
-from db.evidence import import_lines
-from db.session import open_database
+from db.evidence import ImportReport, UnfitLine, import_lines
+from db.session import Session, open_database
 from farm import user_catalog
 from farm.cli import options
 from farm.coordinator import wall_clock
-from workers.bundle import read
+from kernels.errors import FarmError
+from workers.bundle import Bundle, read
 
 
 @click.command("import")
@@ -28,18 +29,25 @@ def import_(bundles: tuple[str, ...], url: str, as_json: bool) -> int:
     found = {name: read(Path(name)) for name in bundles}
     database = open_database(url)
     rows = []
-    for name, bundle in found.items():
-        if bundle.torn:
-            click.echo(f"farm: {bundle.torn}", err=True)
-        with database.writing() as s:
+    with database.writing() as s:
+        for name, bundle in found.items():
+            if bundle.torn:
+                click.echo(f"farm: {bundle.torn}", err=True)
             for pack in bundle.packs:
                 user_catalog.store(s, pack, wall_clock())
-            report = import_lines(s, bundle.evidence, wall_clock())
-        rows.append(
-            {"bundle": name, "new": report.new, "repeated": report.repeated, "torn": bool(bundle.torn)}
-        )
+            report = taken_in(s, name, bundle)
+            rows.append(
+                {"bundle": name, "new": report.new, "repeated": report.repeated, "torn": bool(bundle.torn)}
+            )
     click.echo(json.dumps({"schema": 1, "bundles": rows}) if as_json else "\n".join(map(_line, rows)))
     return 0
+
+
+def taken_in(s: Session, name: str, bundle: Bundle) -> ImportReport:
+    try:
+        return import_lines(s, bundle.evidence, wall_clock())
+    except UnfitLine as error:
+        raise FarmError(f"{name}: {error}; none of the bundles is imported") from None
 
 
 def _line(row: dict[str, object]) -> str:

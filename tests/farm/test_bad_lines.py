@@ -10,6 +10,8 @@ import pytest
 from click.testing import Result
 
 from db.session import open_database
+from tests.db.making import case, line
+from workers import bundle
 
 Farm = Callable[..., Result]
 
@@ -97,3 +99,16 @@ def test_a_number_that_nothing_has_is_one_line(command: str, number: str, farm: 
     result = farm(command, number)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert f"{number[:5]}" in result.stderr
+
+
+def test_a_bundle_with_a_line_that_no_database_takes_leaves_all_bundles_out(
+    farm: Farm, tmp_path: Path
+) -> None:
+    (tmp_path / "good").write_text("".join(bundle.lines([line(case(1))])))
+    (tmp_path / "bad").write_text("".join(bundle.lines([line(case(2)), line(case(3), backend="b" * 33)])))
+    result = farm("import", "good", "bad")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert result.stderr.startswith("farm: bad: evidence '")
+    assert "backend 'bbbbbbbbbbbbbbbbbbbbbbbb' has 33 characters, 32 are the most" in result.stderr
+    with open_database(f"sqlite:///{tmp_path / '.farm' / 'farm.db'}").reading() as s:
+        assert s.exec_driver_sql("SELECT count(*) FROM evidence").scalar_one() == 0

@@ -19,10 +19,11 @@ from farm import coordinator as coordinator_module
 from farm.campaign import Order, Submitted, deadline_s
 from farm.coordinator import FLUSH_S, PATIENCE, Coordinator
 from kernels.catalog import Selection
+from kernels.errors import FarmError
 from kernels.evidence import Rule, Verdict
 from kernels.model import Device
 from workers.agent import GLANCE_S
-from workers.protocol import StaleEpoch
+from workers.protocol import Complete, Fetch, Renew, StaleEpoch
 
 KINDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 ANOTHER = Device("cpu-other-1", "cpu-other", "Another processor", "uuid-2")
@@ -311,3 +312,33 @@ def test_who_asks_while_the_writer_is_behind_is_told_to_come_back(
     for work in works:
         work.result()
     assert len(agent.ask().leases) == submitted.jobs
+
+
+def test_a_line_that_cannot_be_kept_ends_its_job_and_no_other(
+    agent, coordinator, submitted, database
+) -> None:
+    first, *others = agent.ask().leases
+    made = agent.line(first, Verdict.PASS)
+    broken = replace(made, reason="a\0b", inputs_digest="x" * 65)
+    sent = (broken, *(agent.line(lease, Verdict.PASS) for lease in others))
+    told = coordinator.complete(Complete(agent.worker_id, agent.epoch, sent))
+    assert told.evidence_ids == tuple(line.evidence_id for line in sent)  # a spool need not keep it
+    row = coordinator.progress(submitted.campaign_id)
+    assert (row.is_open, row.done, row.bad) == (False, 6, 1)
+    with database.reading() as s:
+        (bad,) = jobs_of(s, submitted.campaign_id, {Verdict.ERROR})
+        assert evidence.get(s, bad.evidence_id).line.reason.startswith(
+            "its line can't be kept: inputs_digest"
+        )
+
+
+def test_a_worker_that_cannot_be_kept_is_refused(coordinator, make_agent, agent) -> None:
+    other = make_agent(coordinator, greet=False, device=replace(agent.device, slug="s" * 129))
+    assert other.hello().reason.startswith("device.slug 'ssss")
+
+
+def test_names_that_no_database_takes_are_nobodys(agent, coordinator) -> None:
+    told = coordinator.renew(Renew(agent.worker_id, agent.epoch, ("a\0b", "\ud800"), ("\0",), ("\ud800",)))
+    assert told.dropped == ("a\0b", "\ud800")
+    with pytest.raises(FarmError, match="no catalog"):
+        coordinator.fetch(Fetch(agent.worker_id, agent.epoch, "a\0b"))

@@ -308,3 +308,8 @@ def test_a_kernel_without_declared_flags_has_no_build_declared() -> None:
     assert (evidence.verdict, evidence.reason) == (
         Verdict.SKIP, "matvec/block declares no flags of its own: it has no build 'declared'"
     )  # fmt: skip
+
+
+def test_a_reason_has_no_character_that_a_database_refuses() -> None:
+    found = ran(raising(KernelFault("at a\0b in \udcff.cu\nline 2")))
+    assert found.reason == "at a␀b in ?.cu line 2"

@@ -19,11 +19,12 @@ from kernels.model import Build, Case, Device, Seeded, Shape
 from workers import packs
 from workers.agent import Slot
 from workers.request import Request
-from workers.runner import new_id
+from workers.runner import new_id, one_line
 
 RIGHT = ("matvec", "coalesced", ("Q4_K",), Shape.of(rows=9, cols=1280))
 WRONG = ("silu_mul", "known_wrong", (), Shape.of(n=1000))
 DEADLINE_S = 120.0
+SHOWN = 64  # characters of a name
 
 
 def admit(slot: Slot, device: Device, backend: str) -> str:
@@ -53,11 +54,12 @@ def question(op: str, kernel: str, kinds: tuple[str, ...], shape: Shape) -> Case
 
 def fault(line: Evidence, verdict: Verdict, output_digest: str) -> str:
     """What an answer has wrong; empty if it is right."""
-    name = f"{line.case.op}/{line.case.kernel}"
+    name = one_line(f"{line.case.op}/{line.case.kernel}", SHOWN)
     if line.verdict is not verdict:
-        return f"exam: {name} was {line.verdict}, {verdict} is right ({line.reason or 'no reason'})"
+        why = one_line(line.reason) or "no reason"
+        return f"exam: {name} was {line.verdict}, {verdict} is right ({why})"
     if output_digest and line.output_digest != output_digest:
-        return f"exam: {name} put out {line.output_digest[:12]}, {output_digest[:12]} is right"
+        return f"exam: {name} put out {one_line(line.output_digest, 12)}, {output_digest[:12]} is right"
     return ""
 
 
