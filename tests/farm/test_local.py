@@ -216,7 +216,7 @@ def test_a_spool_that_can_not_be_closed_is_a_failure_and_still_an_end(
     close = Spool.close
     monkeypatch.setattr(Spool, "close", full)
     monkeypatch.setenv("FARM_STATE", str(tmp_path))
-    thread = BoardThread(coordinator, DEVICE, ("no such backend",))
+    thread = BoardThread(coordinator, DEVICE, ("twin",))
     thread.start()
     assert thread.ended.wait(60)
     assert "No space left on device" in thread.failure
