@@ -30,6 +30,7 @@ from farm.wire import lease_of, misfit, mismatch
 from farm.writer import Answer, Joint, Steps, Writer
 from kernels.evidence import Evidence, Verdict
 from workers import protocol
+from workers.clock import wall_clock
 from workers.exam import exam_catalog
 from workers.packs import shipped
 from workers.protocol import (
@@ -56,10 +57,6 @@ MOST_RETRY_S = 5.0
 MOST_BEGUN = 4096  # attempts that one transaction notes as started
 REMEMBERED = 100_000  # inputs whose digests are known to be stored
 PATIENCE = 2.0  # a lease is taken back after so many times the deadlines of all that its worker holds
-
-
-def wall_clock() -> int:
-    return time.time_ns() // 1000
 
 
 class Coordinator:

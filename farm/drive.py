@@ -25,7 +25,6 @@ from farm import limits, local
 from farm.campaign import Order, order_of, plan, submit
 from farm.cluster import head_file, private
 from farm.cluster.head_file import HeadFile, label_of
-from farm.coordinator import wall_clock
 from farm.gguf_cases import Listed
 from farm.progress import Bar
 from farm.times import lines as times_lines
@@ -35,6 +34,7 @@ from kernels.declared.catalog import Catalog
 from kernels.errors import FarmError, UsageError
 from workers import boards
 from workers.boards import Board
+from workers.clock import wall_clock
 from workers.log import writing_to
 
 GLANCE_S = 0.3  # how often the bar moves

@@ -11,6 +11,7 @@ from db.activity import Version, cells_version
 from db.session import Database
 from farm.matrix import Column, Matrix
 from farm.reader import read_matrix
+from workers.clock import wall_clock
 
 FRESH_S = 0.5  # a version younger than this isn't asked for again
 SHORT_S = 0.3  # a reading that takes longer is done beside those who ask
@@ -68,7 +69,7 @@ class Holder:
         with self._database.reading() as s:
             version = cells_version(s)
             if self._held is None or self._held.version != version:
-                matrix = read_matrix(s, time.time_ns() // 1000)
+                matrix = read_matrix(s, wall_clock())
                 self._held = Held(version, matrix, columns_of(matrix))
                 self._took_s = self._clock() - began_s
         self._next_s = self._clock() + max(FRESH_S, (self._clock() - began_s) / self._share)

@@ -11,13 +11,13 @@ from db.cases import known_inputs, remember_inputs
 from db.job import JobRow, Target, add_jobs, jobs_of
 from db.session import Database, open_existing
 from farm.campaign import Submitted, checked, make_inputs, store_sources
-from farm.coordinator import wall_clock
 from farm.drive import Way, boards_for, finish, head_on, only_farm_on, watch
 from kernels import registry
 from kernels.catalog import Planned
 from kernels.errors import FarmError
 from kernels.evidence import Verdict
 from workers.boards import executes
+from workers.clock import wall_clock
 
 BAD = tuple(verdict for verdict in Verdict if verdict.bad)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import sys
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO, cast
@@ -27,6 +26,7 @@ from farm.reader import read_matrix
 from kernels import registry
 from kernels.catalog import NO_KIND
 from kernels.evidence import Verdict
+from workers.clock import wall_clock
 
 PIPE_WIDTH = 120  # columns where nobody says how wide the paper is
 COMPILES_ONLY = "nvrtc"  # its PASS says that something was built: a table of another kind
@@ -236,7 +236,7 @@ def duration(seconds: float) -> str:
 
 def print_summary(database: Database, campaign_id: int, out: Console) -> None:
     """A campaign's end: the rows of its kernels where it ran, how many others there are, one line to keep."""
-    now_us = time.time_ns() // 1000
+    now_us = wall_clock()
     with database.reading() as s:
         row = campaign.campaign_row(s, campaign_id)
         places = {(target.device_class, target.backend) for target in targets_of(s, campaign_id)}

@@ -18,6 +18,7 @@ from farm.held import Holder
 from farm.matrix import Matrix
 from farm.watch_frame import frame, heading
 from workers import thermometer
+from workers.clock import wall_clock
 
 EVERY_S = 2.0  # between two looks, or more where looking is costly
 SHARE = 0.04  # of a core that this may take
@@ -67,7 +68,7 @@ class Watch:
     def _look(self) -> tuple[Activity, Matrix]:
         matrix = self._holder.now().matrix
         with self._database.reading() as s:
-            activity = read_activity(s, time.time_ns() // 1000, thermometer.celsius())
+            activity = read_activity(s, wall_clock(), thermometer.celsius())
         return activity, matrix.of_device(self._glob) if self._glob else matrix
 
     def _version(self) -> Version:

@@ -20,10 +20,11 @@ from kernels.limits import by_memory, limits
 from kernels.model import Case, Plan, Seeded
 from workers import marks, work
 from workers.backend import POISONS, Backend, CannotRun, Run
+from workers.clock import wall_clock
 from workers.effort import TURN, Bench, bytes_of, refusal, told
 from workers.image_cache import ImageCache
 from workers.request import Request
-from workers.runner import Clock, misrouted, one_line, run_case, wall_clock, written_inputs
+from workers.runner import Clock, misrouted, one_line, run_case, written_inputs
 from workers.timed import Timed, Timing
 
 Images = Mapping[str, np.ndarray]

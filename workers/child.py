@@ -22,10 +22,11 @@ from kernels.evidence import Evidence, Verdict
 from workers import packs
 from workers.backend import Backend, backend
 from workers.benchmark import bench_case
+from workers.clock import wall_clock
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.request import READY, Answer, Request
-from workers.runner import ended, run_case, wall_clock
+from workers.runner import ended, run_case
 from workers.wire import Channel, Closed
 
 PR_SET_PDEATHSIG = 1

@@ -11,9 +11,10 @@ from kernels.errors import FarmError
 from kernels.evidence import Evidence, Verdict
 from workers import sanitizer
 from workers.child_process import GRACE_S, Child, Setting
+from workers.clock import wall_clock
 from workers.machine import memory_bytes as memory_here
 from workers.request import KERNEL_PHASES, Request
-from workers.runner import Clock, ended, one_line, wall_clock
+from workers.runner import Clock, ended, one_line
 
 # Signals that the system or a person sends: a process that gets one did nothing wrong.
 # With SIGKILL the system takes memory back.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +27,7 @@ from workers.backend import (
     Toolchain,
     executes,
 )
+from workers.clock import wall_clock
 from workers.image_cache import ImageCache, Images
 from workers.machine import free_bytes
 from workers.need import too_large
@@ -52,10 +52,6 @@ VERDICTS: tuple[tuple[type[Exception], Verdict], ...] = (
 BUILT = "built, not run"
 # Behind the number of runs of a kernel that is declared not to be deterministic.
 ANY_BITS = "runs, each judged; declared not deterministic, so their bits aren't compared"
-
-
-def wall_clock() -> int:
-    return time.time_ns() // 1000
 
 
 def new_id() -> str:

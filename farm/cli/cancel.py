@@ -8,10 +8,10 @@ import click
 
 from db.session import open_existing
 from farm.cli import options
-from farm.coordinator import wall_clock
 from farm.records import campaign_record
 from farm.steering import cancel as cancel_campaign
 from farm.terminal import campaign_line
+from workers.clock import wall_clock
 
 
 @click.command("cancel")

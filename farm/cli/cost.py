@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from farm import prices
 from farm.cli import options
 from farm.cost import HOUR_US, Spent, spent, total
 from farm.terminal import console, shown, table
+from workers.clock import wall_clock
 
 BY = ("campaign", "class", "board", "cell")
 
@@ -38,7 +38,7 @@ def cost(campaign: int | None, by: str, price_file: str | None, as_json: bool, u
     with open_existing(url).reading() as s:
         if campaign:
             campaign_row(s, campaign)  # refuses one that isn't there
-        leases = lease_time.held(s, time.time_ns() // 1000, campaign)
+        leases = lease_time.held(s, wall_clock(), campaign)
         names, known = names_by(s, by, leases), prices.of_boards(device.devices(s), offers)
     rows = spent(leases, known, names)
     if as_json:

@@ -18,6 +18,7 @@ from farm.terminal import console, duration, shown, table
 from kernels.errors import FarmError, UnknownName
 from workers import backend, boards
 from workers.boards import Survey
+from workers.clock import wall_clock
 
 
 @click.command(short_help=__doc__)
@@ -45,7 +46,7 @@ def devices(readmit: str | None, aside: str | None, as_json: bool, url: str) -> 
 
 def change_standing(url: str, readmit: str | None, aside: str | None) -> None:
     """Sets a board aside or readmits it, and says what that changed."""
-    now_us = time.time_ns() // 1000
+    now_us = wall_clock()
     with open_existing(url).writing() as s:
         known = [row.device.slug for row in device.devices(s)]
         for slug in filter(None, (readmit, aside)):

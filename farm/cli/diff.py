@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -25,6 +24,7 @@ from farm.steps import Step
 from farm.terminal import console, shown
 from kernels.errors import FarmError, UsageError
 from kernels.evidence import Verdict
+from workers.clock import wall_clock
 
 SCHEMA = 1  # of an export that is read
 
@@ -112,7 +112,7 @@ def _side(word: str, url: str, with_class: bool) -> dict[Place, State]:
             campaign_id = int(word[:25])
             campaign_row(s, campaign_id)
             return difference.of_jobs(of_campaign(s, campaign_id), with_class)
-        matrix: Matrix = read_matrix(s, time.time_ns() // 1000)
+        matrix: Matrix = read_matrix(s, wall_clock())
     return difference.of_cells(matrix.of_device(word).by_class().cells, with_class)
 
 

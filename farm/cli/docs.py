@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +22,7 @@ from farm.matrix import Matrix
 from farm.reader import read_matrix
 from kernels.errors import FarmError, UsageError
 from workers.bundle import read
+from workers.clock import wall_clock
 
 HOW = "mark one: <!-- farm:matrix device=CLASS --> <!-- farm:end -->"
 Files = tuple[str, ...]
@@ -132,7 +132,7 @@ def _named(name: str, work: Callable[..., Result], *args: object) -> Result:
 
 def matrix_of(bundles: Files, url: str) -> Matrix:
     """From bundles where some are named, else from the database."""
-    now_us = time.time_ns() // 1000
+    now_us = wall_clock()
     if not bundles:
         with open_existing(url).reading() as s:
             return read_matrix(s, now_us)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import click
 
@@ -14,6 +13,7 @@ from farm.cluster import head_file
 from farm.elsewhere import elsewhere
 from kernels.errors import FarmError
 from workers.boards import survey, wanted_backends
+from workers.clock import wall_clock
 from workers.state import state_folder
 
 END_S = 60.0
@@ -48,7 +48,7 @@ def still_there(url: str, label: str) -> list[str]:
         if head_file.label_of(database) != label:
             return [f"it worked on {label}: with --db, farm down names what still runs elsewhere"]
         with database.reading() as s:
-            found = elsewhere(s, here, time.time_ns() // 1000)
+            found = elsewhere(s, here, wall_clock())
     except FarmError as error:
         return [f"can't tell what still runs elsewhere: {error}"]
     if not found:

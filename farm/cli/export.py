@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from farm.terminal import survive_any_encoding
 from farm.trusted import trusted
 from kernels.errors import FarmError, UsageError
 from kernels.model import Build
+from workers.clock import wall_clock
 
 
 @click.command(short_help=__doc__)
@@ -66,7 +66,7 @@ def export(
         raise UsageError(f"{format_name} is a folder of files; name one that isn't there yet with --output")
     database = open_existing(url)
     with database.reading() as s:
-        matrix = read_matrix(s, time.time_ns() // 1000)
+        matrix = read_matrix(s, wall_clock())
     matrix = matrix.of_device(glob) if glob else matrix
     matrix = matrix.of_build(build) if build else matrix
     rungs = tuple(word.strip() for word in narrowing.pop("rungs").split(",") if word.strip())

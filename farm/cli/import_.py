@@ -11,9 +11,9 @@ from db.evidence import ImportReport, UnfitLine, import_lines
 from db.session import Session, open_database
 from farm import user_catalog
 from farm.cli import options
-from farm.coordinator import wall_clock
 from kernels.errors import FarmError
 from workers.bundle import Bundle, read
+from workers.clock import wall_clock
 
 
 @click.command("import")

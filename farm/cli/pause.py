@@ -8,9 +8,9 @@ import click
 
 from db.session import open_existing
 from farm.cli import options
-from farm.coordinator import wall_clock
 from farm.records import campaign_record
 from farm.steering import pause as pause_campaign
+from workers.clock import wall_clock
 
 
 @click.command("pause")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -27,6 +26,7 @@ from farm.terminal import console, shown, table
 from kernels import catalog
 from kernels.catalog import Selection
 from kernels.errors import UsageError
+from workers.clock import wall_clock
 
 ASSUMED_US = 200_000  # a case, where no board has run one: 300 a minute
 
@@ -52,7 +52,7 @@ def plan(budget: float, glob: str | None, price_file: str | None, as_json: bool,
         raise UsageError(f"--budget is {budget:g}; a number of dollars is wanted, over 0")
     offers = offers_of(price_file)
     with open_existing(url).reading() as s:
-        matrix, pace = read_matrix(s, time.time_ns() // 1000), paces(s)
+        matrix, pace = read_matrix(s, wall_clock()), paces(s)
     matrix = matrix.of_device(glob) if glob else matrix
     found = plan_rentals(wanted(matrix, cases_by_cell(), pace), offers, Fraction(str(budget)))
     if as_json:

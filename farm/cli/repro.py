@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from farm.dossier import Dossier
 from farm.reader import read_matrix
 from farm.repro import file
 from kernels.errors import FarmError, UsageError
+from workers.clock import wall_clock
 from workers.files import FileStore
 
 
@@ -37,7 +37,7 @@ def repro(name: str, output: Path, url: str) -> int:
         if name.isascii() and name.isdigit():
             found = dossier.of_job(s, int(name[:DIGITS]))
         else:
-            found = _only(dossier.of_cell(s, read_matrix(s, time.time_ns() // 1000), name), name)
+            found = _only(dossier.of_cell(s, read_matrix(s, wall_clock()), name), name)
         if found.line is None:
             raise FarmError(f"{name} was never run; {found.command}")
         text = file.text_of(found.name, found.line, found.sources, FileStore())

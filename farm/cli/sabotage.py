@@ -23,6 +23,7 @@ from kernels import codec, equivalents
 from kernels.declared.catalog import Catalog
 from kernels.equivalents import Equivalent
 from kernels.errors import FarmError, UsageError
+from workers.clock import wall_clock
 from workers.host import compiler
 from workers.machine import usable_cores
 from workers.sabotage import Job, Judgement, Report
@@ -85,7 +86,7 @@ def sabotage(
         database = open_database(url)
         if found:
             with database.writing() as s:
-                user_catalog.store(s, found.pack, time.time_ns() // 1000)
+                user_catalog.store(s, found.pack, wall_clock())
         return _judge(chosen, database, processes, as_json, kept)
 
 
@@ -121,7 +122,7 @@ def _judge(chosen: Chosen, database: Database, processes: int, as_json: bool, re
         if value.failure:
             failures.append(f"{label(job)} could not be judged: {value.failure}")
             return
-        outcomes[job] = outcome(tallies[job], time.time_ns() // 1000, chosen.equivalents)
+        outcomes[job] = outcome(tallies[job], wall_clock(), chosen.equivalents)
         with database.writing() as s:
             rows.put(s, outcomes[job].score)
         if record:

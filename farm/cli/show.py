@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 
 import click
@@ -24,6 +23,7 @@ from kernels import codec
 from kernels.errors import UsageError
 from kernels.evidence import Evidence, Worst
 from kernels.model import Grid
+from workers.clock import wall_clock
 
 BYTES_A_LINE = 16
 DIGITS = 25  # read of a job's number: enough to say that there is none
@@ -54,7 +54,7 @@ def show(name: str, with_source: bool, history: bool, as_json: bool, url: str) -
         if is_job:
             found: tuple[Dossier, ...] = (dossier.of_job(s, int(name[:DIGITS])),)
         else:
-            found = dossier.of_cell(s, read_matrix(s, time.time_ns() // 1000), name)
+            found = dossier.of_cell(s, read_matrix(s, wall_clock()), name)
     if as_json:
         documents = [dossier.document(each) for each in found]
         click.echo(json.dumps({"name": name, "found": documents}, indent=1, allow_nan=False))

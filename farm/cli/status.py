@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -25,6 +24,7 @@ from farm.terminal import table as new_table
 from farm.trusted import trusted
 from farm.uses import Coverage, coverage
 from kernels.errors import FarmError, UsageError
+from workers.clock import wall_clock
 
 NEWEST = 8  # campaigns shown; --json has all
 
@@ -59,7 +59,7 @@ def status(
 
         Watch(open_existing(url), console(), glob).run()
         return
-    now_us = time.time_ns() // 1000
+    now_us = wall_clock()
     database = open_existing(url)
     with database.reading() as s:
         campaigns, boards, matrix = campaign.campaigns(s), device.devices(s), read_matrix(s, now_us)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from datetime import UTC, datetime
 
 import click
@@ -14,6 +13,7 @@ from db.session import open_database, open_existing
 from farm.cli import options
 from farm.terminal import console, shown, table
 from kernels.errors import UsageError
+from workers.clock import wall_clock
 
 DAY_US = 86_400_000_000
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -37,7 +37,7 @@ def new(name: str, glob: str, days: int, url: str) -> None:
         raise UsageError(f"token name {name!r}: want 1 to 64 letters, digits and _ . -")
     if not glob or len(glob) > 128:
         raise UsageError(f"--device {glob[:40]!r}: want a glob of 1 to 128 characters")
-    now = time.time_ns() // 1000
+    now = wall_clock()
     with open_database(url).writing() as s:
         secret = tokens.create(s, name, devices=glob, now_us=now, expires_us=now + days * DAY_US)
     click.echo(secret)
@@ -49,7 +49,7 @@ def new(name: str, glob: str, days: int, url: str) -> None:
 @options.as_json
 def list_(url: str, as_json: bool) -> None:
     """List the tokens; their secrets are kept nowhere."""
-    now = time.time_ns() // 1000
+    now = wall_clock()
     with open_existing(url).reading() as s:
         rows = tokens.tokens(s)
     if as_json:
@@ -69,7 +69,7 @@ def list_(url: str, as_json: bool) -> None:
 def revoke(name: str, url: str) -> None:
     """End a token at once; what its worker holds is given to others when its leases run out."""
     with open_existing(url).writing() as s:
-        tokens.revoke(s, name, time.time_ns() // 1000)
+        tokens.revoke(s, name, wall_clock())
 
 
 def record(row: tokens.TokenRow, now_us: int) -> dict[str, str | None]:

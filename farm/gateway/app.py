@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from fastapi import FastAPI, Request, Response
@@ -17,6 +16,7 @@ from farm.gateway.guard import Guarded, Ledger, OutOfScope, TooOften
 from farm.gateway.refusals import Refusals
 from kernels.errors import FarmError
 from workers import json_calls
+from workers.clock import wall_clock
 from workers.protocol import Coordinator, Unreachable
 
 MOST_BYTES = 16 << 20  # of one message: 64 evidence lines are below 1 MiB
@@ -45,7 +45,7 @@ def application(
     coordinator: Coordinator,
     ledger: Ledger,
     superseded: Callable[[str], None],
-    now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    now_us: Callable[[], int] = wall_clock,
 ) -> FastAPI:
     """POST /v1/{call} for the four calls and GET /health; `superseded` hears of another head."""
     app = FastAPI(title="kernel farm gateway", docs_url=None, redoc_url=None, openapi_url=None)

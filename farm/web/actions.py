@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ from farm.web.pages import Page
 from farm.web.reader import Reader
 from farm.web.security import COOKIE, Door
 from kernels.errors import UnknownName, UsageError
+from workers.clock import wall_clock
 
 DIFFERENT = 303  # look elsewhere, with GET
 Text = Annotated[str, Form()]
@@ -47,7 +47,7 @@ def add_actions(app: FastAPI, reader: Reader, door: Door) -> None:
         door.demand_actor(request)
         if action not in steering.ACTIONS:
             raise UnknownName("action", action, list(steering.ACTIONS))
-        row = steering.ACTIONS[action](database, campaign_id, _now_us())
+        row = steering.ACTIONS[action](database, campaign_id, wall_clock())
         return RedirectResponse(f"/campaign/{row.id}", DIFFERENT)
 
     @app.post("/bugs")
@@ -74,8 +74,4 @@ def _link(database: Database, reader: Reader, name: str, url: str) -> None:
     subjects = {explained.subject_of(cell, with_build) for cell in parts}
     with database.writing() as s:
         for subject in subjects:
-            bug.link(s, subject, url.strip(), _now_us())
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000
+            bug.link(s, subject, url.strip(), wall_clock())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from db import activity as activity_of
@@ -16,6 +15,7 @@ from farm.terminal import duration
 from farm.watch_frame import case_words
 from kernels.evidence import Verdict
 from workers import thermometer
+from workers.clock import wall_clock
 
 NEWEST = 100  # bad jobs that a page lists
 Record = dict[str, Any]
@@ -23,7 +23,7 @@ Record = dict[str, Any]
 
 def overview(s: Session) -> Record:
     """Campaigns and boards, as they are at this moment."""
-    now_us = time.time_ns() // 1000
+    now_us = wall_clock()
     seen = read_activity(s, now_us, thermometer.celsius())
     aside = {one.device: one.reason for one in trust.standings(s) if one.aside_us is not None}
     return {
@@ -35,7 +35,7 @@ def overview(s: Session) -> Record:
 
 def campaign(s: Session, campaign_id: int) -> Record:
     """A campaign: how far, how fast, where, and what is bad."""
-    now = campaign_now(s, campaign_row(s, campaign_id), time.time_ns() // 1000)
+    now = campaign_now(s, campaign_row(s, campaign_id), wall_clock())
     count = sum(number for verdict, number in now.row.verdicts if verdict.bad)
     bad = jobs_of(s, campaign_id, [verdict for verdict in Verdict if verdict.bad], NEWEST) if count else ()
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from farm.matrix import Cell, Matrix
 from farm.web import boards, compared, explained, grid, moving
 from farm.web.query import Query, parse
 from kernels.evidence import Verdict
+from workers.clock import wall_clock
 
 NEWEST = 50  # bad cells that a page shows
 KEPT = 8  # tables of the newest matrix that are kept
@@ -132,7 +132,7 @@ class Reader:
 
     def _narrowed(self, held: Held, query: Query) -> Matrix:
         """The matrix with the cells that fit, and the columns that have any."""
-        matrix, now_us = held.matrix, time.time_ns() // 1000
+        matrix, now_us = held.matrix, wall_clock()
         if not query.tests:
             return matrix
         of = held.columns

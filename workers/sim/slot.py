@@ -11,11 +11,12 @@ from kernels.evidence import Evidence, Verdict
 from kernels.model import Device
 from workers.agent import Slot
 from workers.backend import Backend
+from workers.clock import wall_clock
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.isolate import Isolated
 from workers.request import Request
-from workers.runner import Clock, run_case, wall_clock
+from workers.runner import Clock, run_case
 from workers.sim.plan import Fault, SimPlan
 
 SAYS = "simulated"
