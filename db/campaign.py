@@ -1,7 +1,7 @@
 """Campaigns: what was asked for, how far it is, and whether it goes on.
 
 id = create(s, selection=…, rule=…, planned=…, targets=…, now_us=…)    # one job per case and target
-campaigns(s) · newest(s, n) · open_campaigns(s) · campaign_row(s, id)  # CampaignRow, with counts
+campaigns(s) · newest(s, n) · open_campaigns(s) · running(s) · campaign_row(s, id)  # CampaignRow, with counts
 put_first(s, id) · pause(s, id, now_us) · unpause(s, id) · cancel(s, id, now_us)
 close_finished(s, now_us) -> ids      # closed when every job has its verdict, never reopened
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -104,6 +105,21 @@ def create(
 def campaigns(s: Session) -> tuple[CampaignRow, ...]:
     """Every campaign, newest first."""
     return _campaigns(s, sa.true())
+
+
+class Running(NamedTuple):
+    """A campaign whose jobs are leased, without its counts, which take long where there are many jobs."""
+
+    id: int
+    selection: str  # JSON, as submitted
+    created_us: int
+
+
+def running(s: Session) -> tuple[Running, ...]:
+    """The open campaigns that aren't paused."""
+    query = sa.select(campaign.c.id, campaign.c.selection, campaign.c.created_us)
+    query = query.where(campaign.c.closed_us.is_(None), campaign.c.paused_us.is_(None))
+    return tuple(Running(*row) for row in s.execute(query))
 
 
 def open_campaigns(s: Session) -> tuple[CampaignRow, ...]:

@@ -220,8 +220,11 @@ class Coordinator:
             yield lambda s: None
         if now - self._limited_s >= LIMITS_S:
             self._limited_s = now
-            stopped = yield lambda s: limits.stop(s, self._now_us())
-            self.recorder.stopped(stopped)
+            with self._database.reading() as s:
+                past = limits.past(s, self._now_us())
+            if past:
+                yield lambda s: limits.stop(s, past, self._now_us())
+                self.recorder.stopped(past)
 
     def tick(self) -> int:
         """Takes back silent workers' leases and turns away who was set aside; the epoch.

@@ -1,10 +1,12 @@
 """What a campaign may take before it stops by itself: dollars, and hours from its first lease on.
 
-stop(s, now_us) -> {campaign id: why}      # pauses every open campaign that is past a limit of its own
+past(s, now_us) -> {campaign id: why}      # the open campaigns that are past a limit of their own; only reads
+stop(s, found, now_us)                     # pauses them
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -12,7 +14,7 @@ from functools import lru_cache
 import sqlalchemy as sa
 
 from db import campaign, device, lease_time
-from db.campaign import CampaignRow
+from db.campaign import CampaignRow, Running
 from db.session import Session
 from db.tables import attempt, job
 from farm import prices
@@ -21,17 +23,19 @@ from farm.cost import HOUR_US, spent, total
 from kernels import codec
 
 
-def stop(s: Session, now_us: int) -> dict[int, str]:
-    """Pauses the open campaigns that are past a limit; what they hold ends by itself. Why, by campaign."""
-    stopped = {}
-    for row in campaign.open_campaigns(s):
-        if row.paused_us is None and (why := passed(s, row, now_us)):
-            campaign.pause(s, row.id, now_us)
-            stopped[row.id] = why
-    return stopped
+def past(s: Session, now_us: int) -> dict[int, str]:
+    """The open campaigns that are past a limit and not paused yet; why, by campaign."""
+    return {one.id: why for one in campaign.running(s) if (why := passed(s, one, now_us))}
 
 
-def passed(s: Session, row: CampaignRow, now_us: int) -> str:
+def stop(s: Session, found: Iterable[int], now_us: int) -> None:
+    """Pauses campaigns, but for those that were closed meanwhile; what they hold ends by itself."""
+    there = {one.id for one in campaign.running(s)}
+    for campaign_id in there & set(found):
+        campaign.pause(s, campaign_id, now_us)
+
+
+def passed(s: Session, row: CampaignRow | Running, now_us: int) -> str:
     """Which limit a campaign has reached, and by what; empty where it may go on."""
     max_usd, max_hours = _limits(row.selection)
     if max_hours and (took_us := now_us - first_lease_us(s, row.id, now_us)) >= max_hours * HOUR_US:
@@ -57,7 +61,7 @@ def first_lease_us(s: Session, campaign_id: int, default: int) -> int:
     return s.execute(query.where(job.c.campaign_id == campaign_id)).scalar() or default
 
 
-def dollars(s: Session, row: CampaignRow, now_us: int) -> Fraction:
+def dollars(s: Session, row: CampaignRow | Running, now_us: int) -> Fraction:
     """What a campaign's leases cost so far: by their boards' own prices, else by the farm's list."""
     known = prices.of_boards(device.devices(s), prices.cheapest(prices.offers()))
     leases = lease_time.held(s, now_us, row.id, since_us=row.created_us)

@@ -41,7 +41,9 @@ def farm(tmp_path: Path) -> Farm:
 
 def stopped(farm: Farm, at_us: int) -> dict[int, str]:
     with farm.database.writing() as s:
-        return limits.stop(s, at_us)
+        found = limits.past(s, at_us)
+        limits.stop(s, found, at_us)
+    return found
 
 
 def test_hours_count_from_the_first_lease_and_what_is_past_them_is_leased_no_more(farm: Farm) -> None:
