@@ -3,7 +3,8 @@ __device__ __forceinline__ float quant_at(unsigned int turned, int i) {
     return bits_to_float(__byte_perm(turned, 0x4B000000u, 0x7540 + i)) - 8388736.0f;
 }
 
-// The sum of a piece's weights times x.
+// The sum of a piece's weights times x. The scale's product is rounded by itself: fused with the sum that it is added to,
+// it would not overflow where the product does, and an Inf would stand where the order of the additions has a NaN.
 __device__ __forceinline__ float piece_sum(const unsigned char *block, int sub, const float *x) {
     float dot = 0.0f;
 #ifdef LOW
@@ -14,7 +15,7 @@ __device__ __forceinline__ float piece_sum(const unsigned char *block, int sub, 
         dot += quant_at((unsigned int)q[i / 4] ^ 0x80808080u, i % 4) * x[i];
         total += x[i];
     }
-    return scale * dot + low * total;
+    return __fadd_rn(__fmul_rn(scale, dot), __fmul_rn(low, total));
 #endif
 #ifdef INTS
     int q[PIECE / 4];
@@ -22,7 +23,7 @@ __device__ __forceinline__ float piece_sum(const unsigned char *block, int sub, 
     ints16(block, sub, q, &scale);
     for (int i = 0; i < PIECE; ++i)
         dot += quant_at((unsigned int)q[i / 4] ^ 0x80808080u, i % 4) * x[i];
-    return scale * dot;
+    return __fmul_rn(scale, dot);
 #endif
 #ifdef FLOATS
     float w[PIECE];
