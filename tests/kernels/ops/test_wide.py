@@ -138,7 +138,11 @@ def test_no_view_is_refused(make: Any, refused: Any) -> None:
             assert refused(make(KERNEL, kind, "3x512", layout=Layout(weights_offset=offset))) == ""
 
 
-BRANCHES = {"Q4_K": "+ low * total", "Q8_0": "return scale * dot;", "F16": "decode16(block, sub, w);"}
+BRANCHES = {
+    "Q4_K": "__fmul_rn(low, total)",
+    "Q8_0": "return __fmul_rn(scale, dot);",
+    "F16": "decode16(block, sub, w);",
+}
 
 
 @pytest.mark.parametrize("kind", BRANCHES)
