@@ -11,7 +11,7 @@ from tests.postgres import Postgres, started
 
 
 def pytest_configure() -> None:
-    """Started in the background of a script, tests ignore Ctrl-C, and so would what they start and interrupt."""
+    """In the background of a script tests ignore Ctrl-C, and so would whatever they start and interrupt."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
