@@ -75,7 +75,10 @@ def test_what_is_left_out_has_no_figure_of_the_verdict() -> None:
     assert cell.reason == "its evidence is rented, own is asked for"
 
 
-@pytest.mark.parametrize("name", exports.names())
+TEXTS = [name for name in exports.names() if isinstance(exports.found(name), exports.Export)]
+
+
+@pytest.mark.parametrize("name", TEXTS)
 def test_no_format_shows_it_as_a_pass(name: str) -> None:
     shown = exports.export(name).render(trusted(matrix(), "own"))
     everything = exports.export(name).render(trusted(matrix(), "suspect"))
