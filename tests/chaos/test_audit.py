@@ -98,9 +98,10 @@ PLANTS: dict[str, Callable[[sqlite3.Connection], None]] = {
     "jobs are LOST": change(f"UPDATE job SET verdict = 'LOST' WHERE id = {PASSED}"),
 }
 # What is no row of the farm's is planted in what the audit is told.
+LARGE = tuple(slug for slug in SLUGS if slug.startswith("sim-large-"))  # one of them may have had no turn
 TOLD: dict[str, dict[str, Any]] = {
-    "boards that lie": {"plan": replace(PLAN, liars=("sim-large-0",))},
-    "foreign bits": {"plan": replace(PLAN, liars=("sim-large-0",))},
+    "boards that lie": {"plan": replace(PLAN, liars=LARGE)},
+    "foreign bits": {"plan": replace(PLAN, liars=LARGE)},
     "boards that cheat": {"plan": replace(PLAN, cheats=("sim-small-0",))},
     "processes that wrote": {"writers": 1},
     "processes are left": {"orphans": ("python -m workers pull",)},

@@ -12,6 +12,7 @@ import pytest
 from kernels import registry, source
 from kernels.model import Build
 from tests.workers.cases import matvec_case
+from workers.backend import Unavailable
 from workers.backends import nvrtc as building
 from workers.cuda import code, libcuda
 from workers.cuda.arch import Target
@@ -67,7 +68,7 @@ def test_the_seam_is_whole(driver: Driver) -> None:
 def nvrtc() -> Nvrtc:
     try:
         return library.find()
-    except building.Unavailable as why:
+    except Unavailable as why:
         pytest.skip(str(why))
 
 
