@@ -260,7 +260,17 @@ def wait_for_verdicts(process: subprocess.Popen[str], folder: Path) -> None:
 
 
 # Far more work than is done when the first verdict is seen, so that a signal meets a campaign at work.
-MANY = ("submit", "--op", "matvec", "--op", "mul_mm", "--backend", "twin", "--local", "--json")
+MANY = (
+    "submit",
+    "--kernel",
+    "matvec/block",
+    "--kernel",
+    "matvec/coalesced",
+    "--backend",
+    "twin",
+    "--local",
+    "--json",
+)
 
 
 def test_ctrl_c_exits_130_and_resume_finishes(farm: Farm, tmp_path: Path) -> None:
