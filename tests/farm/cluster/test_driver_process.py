@@ -17,7 +17,7 @@ import signal, sys
 from farm.cluster import head
 from db.session import open_database
 head.sys.executable = sys.argv[1]
-with head.driver_of("127.0.0.1:1", open_database(sys.argv[2]), ()) as (child, said):
+with head.driver_of("127.0.0.1:1", open_database(sys.argv[2]), head.Words(sys.argv[2])) as (child, said):
     print(child.pid, flush=True)
     signal.pause()
 """
