@@ -143,7 +143,9 @@ def test_in_a_terminal_it_follows_the_size_and_ctrl_c_is_no_error(open_campaign:
     ours, theirs = pty.openpty()
     resize(ours, 24, 90)
     words = [sys.executable, "-m", "farm", "status", "--watch", "--db", open_campaign.label]
-    env = {**os.environ, "TERM": "xterm"}
+    # A size in the environment would outweigh the terminal's.
+    env = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    env["TERM"] = "xterm"
     process = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
     try:
         wide = read_until(ours, b"matvec/block")

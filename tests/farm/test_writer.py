@@ -141,13 +141,14 @@ def test_everyone_is_told_when_the_commit_fails(writer: Writer, database: Databa
 
 def test_a_database_in_trouble_is_told_to_all_and_lived_through(writer: Writer, database: Database) -> None:
     """A full disk leaves a transaction behind in which the neighbours can't go on either."""
-    held = Event()
+    begun, held = Event(), Event()
 
     def full(s: Session) -> None:
         raise OperationalError("INSERT", {}, sqlite3.OperationalError("database or disk is full"))
 
     with ThreadPoolExecutor(4) as pool:
-        pool.submit(writer.do, lambda s: held.wait(10))
+        pool.submit(writer.do, lambda s: (begun.set(), held.wait(10)))
+        assert begun.wait(10)  # alone: those behind it are a group of their own
         futures = [pool.submit(writer.do, work) for work in (lambda s: put(s, 1), full, lambda s: put(s, 2))]
         while writer.waiting < 3:
             held.wait(0.01)
