@@ -105,14 +105,15 @@ def compiled(
     launch: Launch,
     found: Nvrtc,
     told: tuple[str, ...],
-    compile_text: CompileText = library.compile_text,
+    compile_text: CompileText | None = None,
 ) -> tuple[Path, Compiled]:
     """One launch's text compiled, once per content, and the file that the code is in; raises Rejected."""
     text = source.text(launch.kernel, launch.kind, launch.unit)
     store = Store(compile_cache() / "nvrtc")
     name, wanted = launch.unit or f"{launch.entry}.cu", launch.entry if launch.unit else ""
     key = key_of(text, found.label, *told, *((wanted, headers.folder()) if wanted else ()))
-    return store.code(key), store.compiled(key, lambda: compile_text(text, name, told, wanted))
+    compiling = compile_text or library.compile_text
+    return store.code(key), store.compiled(key, lambda: compiling(text, name, told, wanted))
 
 
 def record(launch: Launch, arch: str, made: Compiled, reading: Reading, by: str) -> BuildRecord:
