@@ -16,6 +16,7 @@ from kernels.model import Build, Device, Launch, Options, Plan
 from workers.backend import NO_OPTIONS, Rejected, Run
 from workers.machine import usable_cores
 from workers.nvrtc import cubin, disassembler, headers, library, resources, sass
+from workers.nvrtc.disassembler import Unreadable
 from workers.nvrtc.library import Compiled, Nvrtc
 from workers.nvrtc.occupancy import occupancy
 from workers.nvrtc.sass import Reading
@@ -97,8 +98,7 @@ def said(build: Build, options: Options) -> tuple[str, ...]:
 def build(launch: Launch, found: Nvrtc, arch: str, told: tuple[str, ...]) -> BuildRecord:
     """The record of one launch's text; compiling and disassembling happen once per content."""
     path, made = compiled(launch, found, told)
-    store = Store(path.parent)
-    return record(launch, arch, made, *_read(store, path.stem, made, made.lowered or launch.entry))
+    return record(launch, arch, made, *_read(Store(path.parent), made, made.lowered or launch.entry))
 
 
 def compiled(
@@ -147,17 +147,20 @@ def record(launch: Launch, arch: str, made: Compiled, reading: Reading, by: str)
     )
 
 
-def _read(store: Store, key: str, made: Compiled, entry: str) -> tuple[Reading, str]:
-    """What the disassembly shows, and who made it or why nobody did."""
-    if not disassembler.label():
-        return Reading(None), disassembler.LACKING
+def _read(store: Store, made: Compiled, entry: str) -> tuple[Reading, str]:
+    """What the disassembly shows, and who made it or why nobody did; once for all that has this very code.
+
+    A third of the architectures get another one's code, and disassembling takes longer than compiling.
+    """
 
     def disassemble() -> str:
-        found = disassembler.listing(made.cubin, entry)
-        return json.dumps({"reading": codec.encode(sass.read(found.instructions)), "by": found.by})
+        return json.dumps(codec.encode(sass.read(disassembler.listing(made.cubin, entry))))
 
-    kept = json.loads(store.text(key_of(key, disassembler.label()), disassemble))
-    return codec.decode(Reading, kept["reading"]), str(kept["by"])
+    key = key_of(cubin.digest(made.cubin), entry, disassembler.label())
+    try:
+        return codec.decode(Reading, json.loads(store.text(key, disassemble))), disassembler.label()
+    except Unreadable as why:
+        return Reading(None), str(why)
 
 
 BACKEND = NvrtcBackend()

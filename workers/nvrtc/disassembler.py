@@ -14,6 +14,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from kernels.errors import FarmError
+
 PACKAGE = "nvidia-cuda-nvdisasm"
 LACKING = f"no disassembler: {PACKAGE} isn't installed"
 TIMEOUT_S = 60.0
@@ -28,12 +30,8 @@ class Instruction:
     predicate: str = ""  # @P0
 
 
-@dataclass(frozen=True)
-class Listing:
-    """A function's instructions, or why there are none."""
-
-    instructions: tuple[Instruction, ...]
-    by: str  # nvdisasm 13.5, or the reason
+class Unreadable(FarmError):
+    """Code that the disassembler can't read, or has none of; the message names it and gives its own line."""
 
 
 @cache
@@ -60,10 +58,10 @@ def label() -> str:
         return f"nvdisasm {version[1] if version else 'of unknown version'}"
 
 
-def listing(cubin: bytes, entry: str) -> Listing:
-    """The instructions of one entry; a disassembler that is away, or too new for them, is no error."""
+def listing(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
+    """The instructions of one entry; Unreadable where the disassembler is away, or too new for them."""
     if not label():
-        return Listing((), LACKING)
+        raise Unreadable(LACKING)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -73,9 +71,11 @@ def listing(cubin: bytes, entry: str) -> Listing:
             env=os.environ | {"LC_ALL": "C"},
         )  # fmt: skip
     if said.returncode:
-        return Listing((), f"{label()}: {_first_line(said.stderr)}")
+        raise Unreadable(f"{label()}: {_first_line(said.stderr)}")
     found = parse(said.stdout, entry)
-    return Listing(found, label() if found else f"{label()}: no function {entry}")
+    if not found:
+        raise Unreadable(f"{label()}: no function {entry}")
+    return found
 
 
 def parse(text: str, entry: str) -> tuple[Instruction, ...]:

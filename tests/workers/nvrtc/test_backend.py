@@ -21,6 +21,7 @@ from workers.boards import wanted_backends
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.nvrtc import cubin, disassembler, library
+from workers.nvrtc.disassembler import Instruction
 from workers.nvrtc.library import Nvrtc, compile_text
 from workers.nvrtc.resources import of_entry
 from workers.runner import BUILT, run_case
@@ -33,6 +34,9 @@ SHARED_64_KB = KERNEL.format(
     "float *o",
     "__shared__ float s[16384]; s[threadIdx.x] = o[0]; __syncthreads(); o[threadIdx.x] = s[o[1] > 0];",
 )
+
+
+NOTHING_ELSE = (Instruction("EXIT", ()),)
 
 
 @pytest.fixture
@@ -244,6 +248,18 @@ def test_disassembly_shows_loads_or_says_why_not(nvrtc: Nvrtc) -> None:
 
 def _q4_k(arch: int, nvrtc: Nvrtc) -> BuildRecord:
     return record_of(matvec_case(kernel="coalesced", kinds=("Q4_K",), cols=256), arch, nvrtc)
+
+
+def test_code_that_two_architectures_share_is_read_once(
+    nvrtc: Nvrtc, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bytes] = []
+    monkeypatch.setattr(disassembler, "label", lambda: "a disassembler")
+    monkeypatch.setattr(disassembler, "listing", lambda code, entry: read.append(code) or NOTHING_ELSE)
+    records = [_q4_k(arch, nvrtc) for arch in (80, 86, 89)]
+    assert [record.cubin_digest == records[2].cubin_digest for record in records] == [False, True, True]
+    assert len(read) == 2
+    assert [record.instructions for record in records] == [1, 1, 1]
 
 
 def test_an_arch_that_the_disassembler_dropped_says_so(nvrtc: Nvrtc) -> None:
