@@ -100,11 +100,11 @@ def jobs(names: Sequence[str], every: bool, kinds: Sequence[str]) -> list[Job]:
         registry.kernel(name)
     chosen = [
         Job(kernel_id, kind)
-        for kernel_id, kind in mutants.texts()
+        for kernel_id, kind in source.texts()
         if (every or kernel_id in names) and (not wanted or kind in wanted)
     ]
     if lacking := [name for name in names if name not in {job.kernel for job in chosen}]:
-        have = ", ".join(dict.fromkeys(kernel_id for kernel_id, _ in mutants.texts()))
+        have = ", ".join(dict.fromkeys(kernel_id for kernel_id, _ in source.texts()))
         raise UsageError(f"{lacking[0]} has no text of its own for these kinds; there are {have}")
     if not chosen:
         raise UsageError(f"no kernel has a text for {', '.join(kinds)}")

@@ -70,7 +70,7 @@ def _of_units(kernel: SelfContained, kind_name: str) -> tuple[Mutant, ...]:
 def shared_owners() -> dict[str, tuple[str, str]]:
     """Name and code of what several texts have alike to the catalog's first (kernel, kind) that has it."""
     owners: dict[str, tuple[str, str]] = {}
-    for kernel_id, kind_name in texts():
+    for kernel_id, kind_name in source.texts():
         for code, _ in shared_parts(read(source.text(kernel_id, kind_name))):
             owners.setdefault(code, (kernel_id, kind_name))
     return owners
@@ -88,17 +88,6 @@ def shared_parts(unit: Unit) -> Iterator[tuple[str, Part]]:
 @cache
 def _helpers() -> frozenset[str]:
     return frozenset(read(source.prelude()).parts)
-
-
-def texts() -> list[tuple[str, str]]:
-    """Every (kernel, kind) with a text of its own, in the catalog's order; kind is empty for none."""
-    return [
-        (kernel_id, kind)
-        for kernel_id, kernel in registry.built_in().items()
-        if hasattr(kernel, "body")
-        for kind in (registry.kinds() if registry.op(kernel.op).matrices else [""])
-        if not kind or kernel.serves((kind,))
-    ]
 
 
 def of_text(text: str, leave_out: Iterable[str] = (), roots: Iterable[str] = (ENTRY,)) -> tuple[Mutant, ...]:

@@ -58,6 +58,17 @@ BUILD_MEANS = {
 }
 
 
+def texts() -> list[tuple[str, str]]:
+    """Every (kernel, kind) with a text of its own, in the catalog's order; kind is empty for none."""
+    return [
+        (kernel_id, kind)
+        for kernel_id, kernel in registry.built_in().items()
+        if hasattr(kernel, "body")
+        for kind in (registry.kinds() if registry.op(kernel.op).matrices else [""])
+        if not kind or kernel.serves((kind,))
+    ]
+
+
 def text(kernel_id: str, kind_name: str, unit: str = "") -> str:
     """The whole translation unit: defines, prelude, the kind's decode body, the kernel's body.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernels import ctext, registry, source
-from kernels.mutants import texts
+from kernels.source import texts
 
 TEXT = """
 #define SIZE 4

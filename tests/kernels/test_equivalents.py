@@ -10,7 +10,8 @@ import pytest
 from kernels import equivalents, registry, source
 from kernels.equivalents import Equivalent, changed_line, faults, parse
 from kernels.errors import FarmError
-from kernels.mutants import mutants, texts
+from kernels.mutants import mutants
+from kernels.source import texts
 
 ENTRY = """
 [[equivalent]]

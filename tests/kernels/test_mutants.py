@@ -7,7 +7,8 @@ from functools import cache
 import pytest
 
 from kernels import ctext, mutants, registry, source
-from kernels.mutants import of_text, texts
+from kernels.mutants import of_text
+from kernels.source import texts
 from tests.workers.catalogs import written
 from tests.workers.test_catalogs import NORM, PREPARE, SETUP
 

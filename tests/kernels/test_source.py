@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels import catalog, mutants, registry, source
+from kernels import catalog, registry, source
 from kernels.model import Build
 from kernels.ops.matvec import coalesced
 
-TEXTS = mutants.texts()
+TEXTS = source.texts()
 
 
 def has_tables(kind: str) -> bool:

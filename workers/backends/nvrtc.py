@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from kernels import codec, source
+from kernels import registry, source
 from kernels.built import BuildRecord
 from kernels.declared.flags import for_nvrtc
 from kernels.model import Build, Device, Launch, Options, Plan
 from workers.backend import NO_OPTIONS, Rejected, Run
 from workers.machine import usable_cores
-from workers.nvrtc import cubin, disassembler, headers, library, resources, sass
-from workers.nvrtc.disassembler import Unreadable
+from workers.nvrtc import cubin, headers, library, readings, resources
 from workers.nvrtc.library import Compiled, Nvrtc
 from workers.nvrtc.occupancy import occupancy
+from workers.nvrtc.readings import Code
 from workers.nvrtc.sass import Reading
 from workers.nvrtc.store import Store, key_of
 from workers.state import compile_cache
@@ -28,6 +29,7 @@ COMMON = ("--std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "
 BUILDS = {Build.EXACT: ("--fmad=false",), Build.DEFAULT: ("--fmad=true",), Build.DECLARED: ("--fmad=true",)}
 # What --use_fast_math says in other words.
 FAST = ("--ftz", "--prec-div", "--prec-sqrt", "--fmad")
+MOST_AT_ONCE = 31  # texts that are compiled to be disassembled with one that was asked for
 
 
 # Of a text, its file's name, flags, and an entry to be looked up by its name in the text.
@@ -98,7 +100,10 @@ def said(build: Build, options: Options) -> tuple[str, ...]:
 def build(launch: Launch, found: Nvrtc, arch: str, told: tuple[str, ...]) -> BuildRecord:
     """The record of one launch's text; compiling and disassembling happen once per content."""
     path, made = compiled(launch, found, told)
-    return record(launch, arch, made, *_read(Store(path.parent), made, made.lowered or launch.entry))
+    others = (Code.of(other, one.entry) for one, other in _neighbours(launch, found, arch))
+    return record(
+        launch, arch, made, *readings.reading(Store(path.parent), Code.of(made, launch.entry), arch, others)
+    )
 
 
 def compiled(
@@ -109,11 +114,41 @@ def compiled(
 ) -> tuple[Path, Compiled]:
     """One launch's text compiled, once per content, and the file that the code is in; raises Rejected."""
     text = source.text(launch.kernel, launch.kind, launch.unit)
-    store = Store(compile_cache() / "nvrtc")
+    store, key = _store(), _key(launch, found, told)
     name, wanted = launch.unit or f"{launch.entry}.cu", launch.entry if launch.unit else ""
-    key = key_of(text, found.label, *told, *((wanted, headers.folder()) if wanted else ()))
     compiling = compile_text or library.compile_text
     return store.code(key), store.compiled(key, lambda: compiling(text, name, told, wanted))
+
+
+def _store() -> Store:
+    return Store(compile_cache() / "nvrtc")
+
+
+def _key(launch: Launch, found: Nvrtc, told: tuple[str, ...]) -> str:
+    """Under which a launch's code is kept: its text, and all that the compiler is told of it."""
+    text = source.text(launch.kernel, launch.kind, launch.unit)
+    where = (launch.entry, headers.folder()) if launch.unit else ()
+    return key_of(text, found.label, *told, *where)
+
+
+def _neighbours(launch: Launch, found: Nvrtc, arch: str) -> Iterator[tuple[Launch, Compiled]]:
+    """The same kernel's next texts, of other kinds and builds, read with this one: as many as there are.
+
+    A campaign of all kinds asks for them soon; one of a single kind doesn't, and few are made in vain.
+    """
+    if registry.self_contained(launch.kernel):
+        return
+    entry = registry.launch_kernel(launch.kernel).entry
+    texts = [
+        (replace(launch, kind=kind, entry=entry(kind)), flags(build, arch))
+        for kernel_id, kind in source.texts()
+        if kernel_id == launch.kernel
+        for build in (Build.EXACT, Build.DEFAULT)
+    ]
+    missing = [one for one in texts if not _store().has(_key(one[0], found, one[1]))]
+    for one, told in missing[: min(len(texts) - len(missing), MOST_AT_ONCE)]:
+        with suppress(Rejected):
+            yield one, compiled(one, found, told)[1]
 
 
 def record(launch: Launch, arch: str, made: Compiled, reading: Reading, by: str) -> BuildRecord:
@@ -145,22 +180,6 @@ def record(launch: Launch, arch: str, made: Compiled, reading: Reading, by: str)
         instructions_per_weight=reading.per_weight and round(reading.per_weight, 2),
         disassembler=by,
     )
-
-
-def _read(store: Store, made: Compiled, entry: str) -> tuple[Reading, str]:
-    """What the disassembly shows, and who made it or why nobody did; once for all that has this very code.
-
-    A third of the architectures get another one's code, and disassembling takes longer than compiling.
-    """
-
-    def disassemble() -> str:
-        return json.dumps(codec.encode(sass.read(disassembler.listing(made.cubin, entry))))
-
-    key = key_of(cubin.digest(made.cubin), entry, disassembler.label())
-    try:
-        return codec.decode(Reading, json.loads(store.text(key, disassemble))), disassembler.label()
-    except Unreadable as why:
-        return Reading(None), str(why)
 
 
 BACKEND = NvrtcBackend()

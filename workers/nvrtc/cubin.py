@@ -83,6 +83,14 @@ def digest(cubin: bytes) -> str:
     return sha.hexdigest()
 
 
+def code(cubin: bytes, entry: str) -> bytes:
+    """The machine code of one entry; BadCubin where there is none."""
+    for section in sections(cubin):
+        if section.name == f".text.{entry}":
+            return section.data
+    raise BadCubin(f"a cubin without code of {entry}")
+
+
 def _add(sha: hashlib._Hash, name: str, *parts: bytes) -> None:
     for part in (name.encode(), *parts):
         sha.update(len(part).to_bytes(8, "little"))

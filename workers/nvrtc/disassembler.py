@@ -1,4 +1,4 @@
-"""NVIDIA's disassembler, where its package is installed: a cubin's instructions as values."""
+"""NVIDIA's disassembler, where its package is installed: machine code's instructions as values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
+from itertools import accumulate
 from pathlib import Path
 
 from kernels.errors import FarmError
@@ -19,6 +21,8 @@ from kernels.errors import FarmError
 PACKAGE = "nvidia-cuda-nvdisasm"
 LACKING = f"no disassembler: {PACKAGE} isn't installed"
 TIMEOUT_S = 60.0
+INSTRUCTION_BYTES = 16  # from sm_70 on
+TARGET = re.compile(r"0x[0-9a-f]+$")  # of a branch, in bytes from the beginning
 
 
 @dataclass(frozen=True)
@@ -58,31 +62,50 @@ def label() -> str:
         return f"nvdisasm {version[1] if version else 'of unknown version'}"
 
 
-def listing(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
-    """The instructions of one entry; Unreadable where the disassembler is away, or too new for them."""
+def listings(codes: Sequence[bytes], arch: str) -> tuple[tuple[Instruction, ...], ...]:
+    """The instructions of machine codes for an architecture, sm_86, all by one start of the program.
+
+    A start takes longer than NVRTC takes for a kernel. Unreadable where the disassembler is away, or doesn't
+    know the architecture, or gives another number of instructions than the codes have.
+    """
     if not label():
         raise Unreadable(LACKING)
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
+    with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+        file.write(b"".join(codes))
         file.flush()
         said = subprocess.run(
-            [str(program()), "-json", "-ndf", file.name],
+            [str(program()), "--binary", arch.upper().replace("_", ""), "--emit-json", file.name],
             capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
             env=os.environ | {"LC_ALL": "C"},
         )  # fmt: skip
     if said.returncode:
         raise Unreadable(f"{label()}: {_first_line(said.stderr)}")
-    found = parse(said.stdout, entry)
-    if not found:
-        raise Unreadable(f"{label()}: no function {entry}")
-    return found
+    return split(parse(said.stdout), [len(code) // INSTRUCTION_BYTES for code in codes])
 
 
-def parse(text: str, entry: str) -> tuple[Instruction, ...]:
-    """The instructions of one function from the disassembler's JSON; empty where it isn't there."""
+def parse(text: str) -> tuple[Instruction, ...]:
+    """The instructions in the disassembler's JSON, one function behind the other."""
     functions = [item for part in json.loads(text) if isinstance(part, list) for item in part]
-    mine = (item for item in functions if item["function-name"] == entry)
-    return tuple(_instruction(raw) for item in mine for raw in item["sass-instructions"])
+    return tuple(_instruction(raw) for item in functions for raw in item["sass-instructions"])
+
+
+def split(found: tuple[Instruction, ...], counts: Sequence[int]) -> tuple[tuple[Instruction, ...], ...]:
+    """So many instructions for each code, branches counting from its own beginning."""
+    if len(found) != sum(counts):
+        raise Unreadable(f"{label()}: {len(found)} instructions of {sum(counts)}")
+    ends = list(accumulate(counts))
+    return tuple(
+        tuple(_moved(line, first) for line in found[first:end])
+        for first, end in zip([0, *ends], ends, strict=False)
+    )
+
+
+def _moved(line: Instruction, first: int) -> Instruction:
+    """A branch's target less what stands before its code."""
+    if not (line.opcode.startswith("BRA") and line.operands and (target := TARGET.search(line.operands[-1]))):
+        return line
+    moved = hex(int(target[0], 16) - first * INSTRUCTION_BYTES)
+    return replace(line, operands=(*line.operands[:-1], TARGET.sub(moved, line.operands[-1])))
 
 
 def _instruction(raw: dict[str, str]) -> Instruction:

@@ -7,11 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workers.nvrtc.disassembler import Instruction
+from workers.nvrtc.disassembler import INSTRUCTION_BYTES, TARGET, Instruction
 
-INSTRUCTION_BYTES = 16  # from sm_70 on
 REGISTER = re.compile(r"\bR(\d+)\b")
-TARGET = re.compile(r"0x[0-9a-f]+$")
 WIDTHS = {
     "U8": 8,
     "S8": 8,

@@ -22,7 +22,7 @@ class Store:
 
     def compiled(self, key: str, make: Callable[[], Compiled]) -> Compiled:
         """What is kept under a key, or what `make` gives; Rejected is kept too, and raised again."""
-        log, cubin = self.folder / f"{key}.json", self.code(key)
+        log, cubin = self._text(key), self.code(key)
         if log.exists():
             said = json.loads(log.read_text(encoding="utf8"))
             if said["refused"]:
@@ -43,12 +43,18 @@ class Store:
         """The file of what was compiled: a cubin, or PTX."""
         return self.folder / f"{key}.cubin"
 
-    def text(self, key: str, make: Callable[[], str]) -> str:
-        """A text kept under a key, or what `make` gives."""
-        path = self.folder / f"{key}.json"
-        if not path.exists():
-            _write(path, make().encode())
-        return path.read_text(encoding="utf8")
+    def has(self, key: str) -> bool:
+        return self._text(key).exists()
+
+    def text(self, key: str) -> str:
+        """The text kept under a key."""
+        return self._text(key).read_text(encoding="utf8")
+
+    def keep(self, key: str, text: str) -> None:
+        _write(self._text(key), text.encode())
+
+    def _text(self, key: str) -> Path:
+        return self.folder / f"{key}.json"
 
 
 def key_of(*parts: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernels import catalog, mutants, registry, source, tensor_scale
+from kernels import catalog, registry, source, tensor_scale
 from kernels.compare import linear_truth
 from kernels.op import Step
 
@@ -46,7 +46,7 @@ def test_given_scales_take_the_place_of_the_defaults() -> None:
     )
 
 
-@pytest.mark.parametrize(("kernel_id", "kind"), mutants.texts())
+@pytest.mark.parametrize(("kernel_id", "kind"), source.texts())
 def test_text_has_one_branch_and_the_scale_where_the_kind_has(kernel_id: str, kind: str) -> None:
     text = source.text(kernel_id, kind)
     assert "TENSOR_SCALE" not in text

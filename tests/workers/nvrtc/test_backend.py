@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,10 +20,13 @@ from workers.backends.nvrtc import BACKEND, arch_device, build, flags
 from workers.boards import wanted_backends
 from workers.files import FileStore
 from workers.image_cache import ImageCache
-from workers.nvrtc import cubin, disassembler, library
+from workers.nvrtc import cubin, disassembler, library, readings
 from workers.nvrtc.disassembler import Instruction
 from workers.nvrtc.library import Nvrtc, compile_text
+from workers.nvrtc.readings import Code
 from workers.nvrtc.resources import of_entry
+from workers.nvrtc.sass import Reading
+from workers.nvrtc.store import Store
 from workers.runner import BUILT, run_case
 
 KERNEL = 'extern "C" __global__ void k({}) {{ {} }}'
@@ -250,16 +253,66 @@ def _q4_k(arch: int, nvrtc: Nvrtc) -> BuildRecord:
     return record_of(matvec_case(kernel="coalesced", kinds=("Q4_K",), cols=256), arch, nvrtc)
 
 
-def test_code_that_two_architectures_share_is_read_once(
-    nvrtc: Nvrtc, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[bytes] = []
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many codes each start of a disassembler was given; it finds one instruction in each."""
+    given: list[int] = []
+
+    def listings(codes: Sequence[bytes], arch: str) -> tuple[tuple[Instruction, ...], ...]:
+        given.append(len(codes))
+        return (NOTHING_ELSE,) * len(codes)
+
     monkeypatch.setattr(disassembler, "label", lambda: "a disassembler")
-    monkeypatch.setattr(disassembler, "listing", lambda code, entry: read.append(code) or NOTHING_ELSE)
+    monkeypatch.setattr(disassembler, "listings", listings)
+    return given
+
+
+def test_code_that_two_architectures_share_is_read_once(nvrtc: Nvrtc, starts: list[int]) -> None:
     records = [_q4_k(arch, nvrtc) for arch in (80, 86, 89)]
     assert [record.cubin_digest == records[2].cubin_digest for record in records] == [False, True, True]
-    assert len(read) == 2
+    assert starts == [2, 2]  # both builds at a time
     assert [record.instructions for record in records] == [1, 1, 1]
+
+
+def test_texts_of_one_kernel_are_read_together_the_more_there_are(nvrtc: Nvrtc, starts: list[int]) -> None:
+    kinds = list(registry.kinds())
+    for kind in kinds:
+        record = record_of(matvec_case(kinds=(kind,), cols=256), 86, nvrtc)
+        assert (record.kind, record.instructions) == (kind, 1)
+    assert starts == [2, 4, 8, 16, 26]
+    assert sum(starts) == 2 * len(kinds)
+
+
+def test_a_reading_is_the_same_alone_and_among_others(nvrtc: Nvrtc, tmp_path: Path) -> None:
+    if not disassembler.label():
+        pytest.skip(disassembler.LACKING)
+    told = flags(Build.DEFAULT, "sm_86")
+    codes = [
+        Code.of(
+            compile_text(source.text("matvec/coalesced", kind), "k.cu", told),
+            f"matvec_coalesced_{kind.lower()}",
+        )
+        for kind in ("Q4_0", "Q4_K")
+    ]
+    together, alone = Store(tmp_path / "together"), Store(tmp_path / "alone")
+    readings.reading(together, codes[0], "sm_86", codes[1:])
+    assert readings.is_kept(together, codes[1])
+    assert not readings.is_kept(alone, codes[1])
+    found, by = readings.reading(alone, codes[1], "sm_86")
+    assert readings.reading(together, codes[1], "sm_86") == (found, by)
+    assert by == disassembler.label()
+    assert found.per_weight
+
+
+def test_what_cannot_be_read_takes_nothing_from_the_first(nvrtc: Nvrtc, tmp_path: Path) -> None:
+    if not disassembler.label():
+        pytest.skip(disassembler.LACKING)
+    made = compile_text(source.text("matvec/block", "Q4_0"), "k.cu", flags(Build.DEFAULT, "sm_86"))
+    good, bad = Code.of(made, "matvec_block_q4_0"), Code.of(made, "another")
+    assert readings.reading(Store(tmp_path), bad, "sm_86") == (
+        Reading(None), f"a cubin without code of {bad.entry}",
+    )  # fmt: skip
+    assert readings.reading(Store(tmp_path), good, "sm_86", [bad])[0].instructions
 
 
 def test_an_arch_that_the_disassembler_dropped_says_so(nvrtc: Nvrtc) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from workers.nvrtc import disassembler, sass
-from workers.nvrtc.disassembler import Instruction
+from workers.nvrtc.disassembler import Instruction, Unreadable
 
 
 def code(text: str) -> tuple[Instruction, ...]:
@@ -83,15 +83,24 @@ def test_without_a_listing_nothing_is_said() -> None:
     assert sass.read(code("FMUL R1, R2, R3\nEXIT")) == sass.Reading(2, (), None)
 
 
-def test_parse_takes_the_function_by_name() -> None:
+def test_parse_takes_the_functions_one_behind_the_other() -> None:
     listing = [
         {"Producer": "nvdisasm"},
-        [{"function-name": "other", "sass-instructions": []},
-         {"function-name": "k", "sass-instructions": [
+        [{"function-name": "Unknown", "sass-instructions": [
              {"predicate": "@P0", "opcode": "LDG.E", "operands": "R1,[R2.64+0x4]"}, {"opcode": "EXIT"}]}],
     ]  # fmt: skip
-    text = json.dumps(listing)
-    assert disassembler.parse(text, "k") == (
+    assert disassembler.parse(json.dumps(listing)) == (
         Instruction("LDG.E", ("R1", "[R2.64+0x4]"), "@P0"), Instruction("EXIT", ()),
     )  # fmt: skip
-    assert disassembler.parse(text, "other") == disassembler.parse(text, "none") == ()
+
+
+def test_codes_that_were_read_together_count_from_their_own_beginning() -> None:
+    alone = code(LOOP)
+    behind = code(LOOP.replace("BRA 0x10", "BRA 0xf0"))
+    assert disassembler.split((*alone, *behind), [14, 14]) == (alone, alone)
+    assert sass.read(behind) != sass.read(alone)
+
+
+def test_a_listing_of_another_length_is_none() -> None:
+    with pytest.raises(Unreadable, match="14 instructions of 28"):
+        disassembler.split(code(LOOP), [14, 14])

@@ -49,9 +49,12 @@ def test_a_cubin_without_its_log_is_compiled_again(tmp_path: Path) -> None:
     assert Store(tmp_path).compiled("key", lambda: Compiled(b"whole", "")).cubin == b"whole"
 
 
-def test_a_text_is_made_once(tmp_path: Path) -> None:
-    assert Store(tmp_path).text("key", lambda: "first") == "first"
-    assert Store(tmp_path).text("key", lambda: "second") == "first"
+def test_a_text_is_kept_under_its_key(tmp_path: Path) -> None:
+    store = Store(tmp_path / "new")
+    assert not store.has("key")
+    store.keep("key", "text")
+    assert [store.has(key) for key in ("key", "other")] == [True, False]
+    assert store.text("key") == "text"
 
 
 def test_the_key_keeps_its_parts_apart() -> None:
