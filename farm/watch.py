@@ -16,13 +16,13 @@ from db.session import Database
 from farm.activity import Activity, read_activity
 from farm.held import Holder
 from farm.matrix import Matrix
-from farm.watch_frame import frame, heading
+from farm.watch_frame import Known, frame, heading, known
 from workers import thermometer
 from workers.clock import wall_clock
 
 EVERY_S = 2.0  # between two looks, or more where looking is costly
-SHARE = 0.04  # of a core that this may take
-MATRIX_SHARE = 0.02  # of a core for reading the matrix, which is part of it
+SHARE = 0.03  # of a core that looking and drawing may take
+MATRIX_SHARE = 0.02  # of a core for reading the matrix again, in a thread of its own
 GoesOn = Callable[[], bool]
 
 
@@ -35,10 +35,12 @@ class Watch:
         self._glob = glob
         self._holder = Holder(database, MATRIX_SHARE)
         self._wake = threading.Event()  # set when the terminal's size has changed
+        self._known: tuple[Matrix, int, Known] | None = None  # of a matrix and a width
 
     def run(self, goes_on: GoesOn = lambda: True) -> None:
         """Ends at Ctrl-C. Where nothing can be drawn over, one plain block a change."""
         try:
+            self._holder.now()  # the first reading isn't what the first rest is for
             if self._out.is_terminal and not self._out.is_dumb_terminal:
                 self._redraw(goes_on)
             else:
@@ -49,8 +51,8 @@ class Watch:
     def _redraw(self, goes_on: GoesOn) -> None:
         with Live(console=self._out, screen=True, auto_refresh=False) as live, self._woken_by_resizing():
             for _ in self._turns(goes_on):
-                activity, matrix = self._look()
-                live.update(frame(activity, matrix, *self._out.size), refresh=True)
+                width, height = self._out.size
+                live.update(frame(*self._look(width), width, height), refresh=True)
 
     def _append(self, goes_on: GoesOn) -> None:
         shown: Version | None = None
@@ -59,17 +61,20 @@ class Watch:
             if now == shown:
                 continue
             shown = now
-            activity, matrix = self._look()
+            activity, seen = self._look(self._out.width)
             self._out.print(heading(activity))
-            self._out.print(frame(activity, matrix, self._out.width, 0))
+            self._out.print(frame(activity, seen, self._out.width, 0))
             self._out.print()
             self._out.file.flush()
 
-    def _look(self) -> tuple[Activity, Matrix]:
+    def _look(self, width: int) -> tuple[Activity, Known]:
         matrix = self._holder.now().matrix
+        if self._known is None or self._known[0] is not matrix or self._known[1] != width:
+            mine = matrix.of_device(self._glob) if self._glob else matrix
+            self._known = matrix, width, known(mine, width)
         with self._database.reading() as s:
             activity = read_activity(s, wall_clock(), thermometer.celsius())
-        return activity, matrix.of_device(self._glob) if self._glob else matrix
+        return activity, self._known[2]
 
     def _version(self) -> Version:
         with self._database.reading() as s:
@@ -78,9 +83,9 @@ class Watch:
     def _turns(self, goes_on: GoesOn) -> Iterator[None]:
         """One turn after another, as far apart as what they cost asks for."""
         while goes_on():
-            used_s = time.process_time()
+            used_s = time.thread_time()
             yield
-            self._wake.wait(pause_s(time.process_time() - used_s))
+            self._wake.wait(pause_s(time.thread_time() - used_s))
             self._wake.clear()
 
     @contextmanager

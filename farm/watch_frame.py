@@ -1,41 +1,53 @@
-"""The farm in a terminal while it works: campaigns, boards, the matrix in small, the newest bad cells."""
+"""The farm in a terminal while it works: campaigns, boards, the matrix in small, the newest bad cells.
+
+seen = known(matrix, width)                        # what a frame shows of a matrix, worked out once
+frame(activity, seen, width, height)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from db.activity import Held
 from farm.activity import Activity, BoardNow, CampaignNow, newest_bad
-from farm.marks import LETTERS, NEVER_RUN, timestamp
-from farm.marks import tally as cells_tally
+from farm.marks import timestamp
 from farm.matrix import Cell, Matrix
 from farm.progress import tally
-from farm.terminal import BAD, COMPILES_ONLY, DOUBTED, GOOD, NEVER, SKIPPED, duration, shown, table
-from kernels.evidence import Verdict
+from farm.small_matrix import small_matrix
+from farm.terminal import BAD, GOOD, NEVER, duration, shown, table
 from kernels.model import Case
 
 BAR, SHORT_BAR = 20, 8  # characters of a progress bar; of one where there is little room
 NARROW = 100
 BOARDS, FAILURES = 8, 6  # lines of each, at most
-GAP = 2
-LEGEND = (
-    "a letter a kind, in the catalog's order: Pass Fail Crash Timeout Reject Error Lost Skip; "
-    f"small: the source has changed since; {NEVER_RUN} never run"
-)
 
 
-def frame(activity: Activity, matrix: Matrix, width: int, height: int) -> RenderableType:
+@dataclass(frozen=True)
+class Known:
+    """What a frame shows of a matrix."""
+
+    small: tuple[Text, ...]  # lines of the matrix in small
+    bad: tuple[Cell, ...]  # the newest first
+
+
+def known(matrix: Matrix, width: int) -> Known:
+    """For a terminal of that width."""
+    return Known(tuple(small_matrix(matrix, width)), tuple(newest_bad(matrix, FAILURES)))
+
+
+def frame(activity: Activity, seen: Known, width: int, height: int) -> RenderableType:
     """Everything that fits `height` lines of `width` characters; 0 lines: as many as there are."""
     parts: list[RenderableType] = [
         campaigns(activity, SHORT_BAR if width < NARROW else BAR),
         boards(activity),
     ]
-    bad = failures(newest_bad(matrix, FAILURES), activity.now_us)
+    bad = failures(seen.bad, activity.now_us)
     taken = len(activity.campaigns) + min(BOARDS, len(activity.boards)) + len(bad) + 8
-    small = list(small_matrix(matrix, width))
+    small = list(seen.small)
     room = len(small) if not height else max(3, height - taken)
     if len(small) > room:
         hidden = len(small) - room + 1
@@ -134,83 +146,6 @@ def failures(bad: Sequence[Cell], now_us: int) -> list[Text]:
         line.no_wrap, line.overflow = True, "ellipsis"
         lines.append(line)
     return lines
-
-
-def small_matrix(matrix: Matrix, width: int) -> Iterator[Text]:
-    """One character a kind, a line a kernel, the classes where something ran side by side."""
-    matrix = matrix.by_class().across_builds()
-    ran = [cell for cell in matrix.cells if cell.verdict]
-    if compiled := [cell for cell in ran if cell.backend == COMPILES_ONLY]:
-        archs = len({cell.device_class for cell in compiled})
-        yield Text(f"{COMPILES_ONLY}, nothing run: {cells_tally(compiled)} on {archs} architectures")
-    ran = [cell for cell in ran if cell.backend != COMPILES_ONLY]
-    if not ran:
-        yield Text("nothing has run yet")
-        return
-    names = {_kernel(cell) for cell in ran}
-    cells = [cell for cell in matrix.cells if _kernel(cell) in names]
-    yield from _strips([cell for cell in cells if _place(cell) in set(map(_place, ran))], width)
-    if others := len({_kernel(cell) for cell in matrix.cells} - names):
-        yield Text(f"{NEVER_RUN} {others} more kernels, which no board ever ran", NEVER)
-    yield Text(LEGEND, NEVER)
-
-
-def _strips(cells: Sequence[Cell], width: int) -> Iterator[Text]:
-    """A strip of letters for each kernel and place; a kind has the same column in all of them."""
-    kinds = {kind: at for at, kind in enumerate(dict.fromkeys(cell.kind for cell in cells))}
-    strips: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for cell in cells:
-        blank = [(" ", "")] * len(kinds)
-        strips.setdefault((_kernel(cell), _place(cell)), blank)[kinds[cell.kind]] = _letter(cell)
-    names = list(dict.fromkeys(name for name, _ in strips))
-    places = list(dict.fromkeys(place for _, place in strips))
-    first = max(map(len, names))
-    for part in _parts(places, len(kinds), width - first):
-        yield _line("", [(place, [(place, "bold")]) for place in part], first, len(kinds))
-        for name in names:
-            found = [(place, strips.get((name, place), [])) for place in part]
-            yield _line(name, found, first, len(kinds))
-
-
-def _kernel(cell: Cell) -> str:
-    return shown(f"{cell.op}/{cell.kernel}").plain
-
-
-def _place(cell: Cell) -> str:
-    return shown(f"{cell.device_class}/{cell.backend}").plain
-
-
-def _letter(cell: Cell) -> tuple[str, str]:
-    if cell.verdict is None:
-        return NEVER_RUN, NEVER
-    letter = LETTERS[cell.verdict]
-    if "stale" in cell.flags:
-        return letter.lower(), DOUBTED
-    return letter, BAD if cell.verdict.bad else SKIPPED if cell.verdict is Verdict.SKIP else GOOD
-
-
-def _parts(places: Sequence[str], kinds: int, width: int) -> Iterator[list[str]]:
-    """As many places side by side as fit, one at least."""
-    part: list[str] = []
-    used = 0
-    for place in places:
-        wide = GAP + max(len(place), kinds)
-        if part and used + wide > width:
-            yield part
-            part, used = [], 0
-        part.append(place)
-        used += wide
-    yield part
-
-
-def _line(name: str, strips: Iterable[tuple[str, list[tuple[str, str]]]], first: int, kinds: int) -> Text:
-    """The name, padded to `first`, and under each place its strip."""
-    line = Text(f"{name:<{first}}", no_wrap=True, overflow="crop")
-    for place, letters in strips:
-        strip = Text.assemble(*letters)
-        line.append(" " * GAP).append_text(strip).append(" " * (max(len(place), kinds) - strip.cell_len))
-    line.rstrip()
-    return line
 
 
 def heading(activity: Activity) -> Text:

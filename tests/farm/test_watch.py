@@ -14,6 +14,7 @@ import subprocess
 import sys
 import termios
 import time
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,9 @@ from db.device import DeviceRow
 from db.job import PlannedCase, Target
 from db.session import Database, open_existing
 from farm.activity import Activity, BoardNow, CampaignNow, read_activity
-from farm.matrix import Matrix
-from farm.watch import EVERY_S, SHARE, Watch, pause_s
-from farm.watch_frame import frame
+from farm.matrix import Cell, Matrix
+from farm.watch import EVERY_S, MATRIX_SHARE, SHARE, Watch, pause_s
+from farm.watch_frame import frame, known
 from kernels.evidence import Rule, Verdict
 from tests.farm.grids import CPU, GPU, capability, matrix_of
 from tests.farm.lines import case_of, database_with, line_of
@@ -47,7 +48,9 @@ def activity(*boards: BoardNow, row: CampaignRow = ROW, eta_s: float | None = 90
 
 def drawn(seen: Activity, matrix: Matrix, width: int = 120, height: int = 0) -> str:
     out = io.StringIO()
-    Console(file=out, width=width, markup=False, highlight=False).print(frame(seen, matrix, width, height))
+    Console(file=out, width=width, markup=False, highlight=False).print(
+        frame(seen, known(matrix, width), width, height)
+    )
     return out.getvalue()
 
 
@@ -85,7 +88,46 @@ def test_a_small_terminal_gets_a_small_frame() -> None:
 def test_a_turn_that_costs_more_is_followed_by_a_longer_rest() -> None:
     assert pause_s(0.01) == EVERY_S
     assert pause_s(1.0) == 1.0 / SHARE
-    assert 1.0 / (1.0 + pause_s(1.0)) <= 0.05
+    assert 1.0 / (1.0 + pause_s(1.0)) + MATRIX_SHARE <= 0.05
+
+
+class Counted(Cell):
+    """A cell that counts how often somebody asks where it is."""
+
+    asked = 0
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "device_class":
+            Counted.asked += 1
+        return super().__getattribute__(name)
+
+
+def asked_of(classes: int) -> int:
+    """How often the cells of so many classes are asked for a frame."""
+    boards = [replace(GPU, slug=f"gpu-{at}-a", device_class=f"gpu-{at}") for at in range(classes)]
+    made = matrix_of([capability(device=board) for board in boards], devices=boards)
+    cells = tuple(Counted(**{f.name: getattr(cell, f.name) for f in fields(Cell)}) for cell in made.cells)
+    Counted.asked = 0
+    assert "P" in "".join(line.plain for line in known(replace(made, cells=cells), 120).small)
+    return Counted.asked
+
+
+def test_twice_as_many_classes_are_twice_the_work() -> None:
+    assert 0 < asked_of(40) <= 2.1 * asked_of(20)
+
+
+def test_a_matrix_is_put_into_letters_once_for_a_width(
+    open_campaign: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths: list[int] = []
+    monkeypatch.setattr(
+        "farm.watch.known", lambda matrix, width: widths.append(width) or known(matrix, width)
+    )
+    monkeypatch.setattr("farm.watch.pause_s", lambda used_s: 0.0)
+    out = Console(file=io.StringIO(), width=120, force_terminal=True)
+    turns = iter([True, True, True, False])
+    Watch(open_campaign, out).run(lambda: next(turns))
+    assert len(widths) == 1
 
 
 @pytest.fixture
