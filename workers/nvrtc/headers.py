@@ -36,6 +36,8 @@ BUILT_IN = (
 OWN = {"stdint.h": INTEGERS, "cstdint": INTEGERS, **dict.fromkeys(BUILT_IN, "")}
 MISSING = re.compile(r'(?:could not|cannot) open source file "([^"]+)"')
 OF_CUDA = re.compile(r"(cuda|mma|cooperative_groups|math_constants|vector_|device_|sm_)\w*(\.h|\.hpp)?")
+# Where wheels have them: CUDA 13's lie in one folder, CUDA 12's in one for each package.
+IN_WHEELS = ("nvidia/cu13/include", "nvidia/cuda_runtime/include")
 INSTALL = "./run pip install -e '.[nvrtc]', or set CUDA_HOME"
 
 
@@ -45,7 +47,7 @@ def folder() -> str:
     named = [
         Path(os.environ[name]) / "include" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)
     ]
-    installed = [Path(path) / "nvidia" / "cuda_runtime" / "include" for path in sys.path if path]
+    installed = [Path(path) / place for path in sys.path if path for place in IN_WHEELS]
     for place in (*named, *installed, Path("/usr/local/cuda/include")):
         if (place / "cuda_fp16.h").is_file():
             return str(place)

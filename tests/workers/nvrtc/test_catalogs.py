@@ -69,6 +69,20 @@ def test_a_folder_of_cudas_headers_is_looked_into(monkeypatch, tmp_path):
     assert arch(made.cubin) == "sm_80"
 
 
+@pytest.mark.parametrize("place", ["nvidia/cuda_runtime/include", "nvidia/cu13/include"])
+def test_headers_of_both_generations_of_wheels_are_found(monkeypatch, tmp_path, place):
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / "cuda_fp16.h").write_text("")
+    monkeypatch.setattr(headers.sys, "path", [str(tmp_path)])
+    headers.folder.cache_clear()
+    try:
+        assert headers.folder() == str(tmp_path / place)
+    finally:
+        headers.folder.cache_clear()
+
+
 def test_the_architecture_of_a_cubin_is_read_off_its_header(nvrtc):
     assert len(nvrtc.archs) > 10
     assert {number: arch(cubin(number)) for number in nvrtc.archs} == {n: f"sm_{n}" for n in nvrtc.archs}
