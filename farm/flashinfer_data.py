@@ -24,6 +24,7 @@ from farm.exports import Folder
 from farm.flashinfer_text import has_reference, reference
 from farm.marks import timestamp
 from farm.matrix import Cell, Matrix
+from farm.trusted import FLAG
 from kernels import registry
 from kernels.errors import FarmError
 from kernels.evidence import Evidence, Verdict
@@ -82,8 +83,8 @@ def dataset(s: Session, matrix: Matrix) -> Folder:
 def _traced(s: Session, matrix: Matrix, left: Counter[str]) -> Iterator[Traced]:
     """The lines of all cells that can be told; counts the others."""
     for cell in matrix.cells:
-        if cell.verdict is None or cell.backend != BACKEND:
-            left["cells never run" if cell.backend == BACKEND else f"cells of {cell.backend}, no GPU"] += 1
+        if reason := no_evidence(cell):
+            left[reason] += 1
             continue
         for line in _of_cell(s, cell):
             texts = blob.source_texts(s, line.source_digest)
@@ -93,6 +94,15 @@ def _traced(s: Session, matrix: Matrix, left: Counter[str]) -> Iterator[Traced]:
             name = definition_name(line.case)
             kernel = _slug(f"{line.case.kernel}_{line.case.build.value}_{line.source_digest[:12]}")
             yield Traced(line, texts, name, f"{name}_{kernel}")
+
+
+def no_evidence(cell: Cell) -> str:
+    """Why nothing of a cell is asked for; empty where its lines are."""
+    if cell.backend != BACKEND:
+        return f"cells of {cell.backend}, no GPU"
+    if cell.verdict is None:
+        return "cells less trusted than was asked for" if FLAG in cell.flags else "cells never run"
+    return ""
 
 
 def _of_cell(s: Session, cell: Cell) -> Iterator[Evidence]:

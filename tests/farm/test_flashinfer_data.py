@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from db import blob
+from db import blob, capability
+from db.evidence import Entry, append, key_of
 from db.session import open_existing
 from farm.cli import main
 from farm.flashinfer_data import extra
@@ -76,6 +77,39 @@ def test_what_is_left_out_is_counted(told: tuple[Path, str]) -> None:
     for part in ("1 SKIP", "1 ERROR", "1 LOST", "1 without its text in this database", "cells never run",
                  "cells of host, no GPU"):  # fmt: skip
         assert part in said, part
+
+
+@pytest.mark.parametrize(
+    ("least", "kinds", "said"),
+    [
+        ("imported", ["q4_0", "q8_0"], "2 traces of 2 definitions"),
+        ("own", ["q8_0"], "1 traces of 1 definitions; left out: "),
+        ("confirmed", [], "0 traces of 0 definitions; left out: "),
+    ],
+)
+def test_what_is_less_trusted_than_asked_is_no_trace_and_is_counted(
+    tmp_path: Path, least: str, kinds: list[str], said: str
+) -> None:
+    brought, own = on_gpu(Verdict.PASS, "Q4_0"), on_gpu(Verdict.PASS, "Q8_0")
+    lines = [brought, own]
+    database = open_existing(database_with(tmp_path, [brought]))
+    with database.writing() as s:
+        append(s, [Entry(own, None, folded=True)], 1)
+        capability.fold_cells(s, [key_of(own)])
+        for line in lines:
+            text = source.text("matvec/block", line.case.kind)
+            blob.put_source(s, line.source_digest, (blob.SourceText("matvec/block", line.case.kind, text),))
+    database.close()
+    words = ["export", "--format", "flashinfer-trace", "--output", f"{tmp_path}/set", "--min-trust", least,
+             "--db", f"sqlite:///{tmp_path}/farm.db", "--rows", "matvec/block"]  # fmt: skip
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.stderr
+    traced = sorted(one["definition"] for one in lines_in(tmp_path / "set", "traces"))
+    assert traced == [f"matvec_{kind}_rows3_cols256_f32_f32" for kind in kinds]
+    told = result.stderr.splitlines()[-1]
+    assert said in told
+    count = 2 - len(kinds)
+    assert (f"{count} cells less trusted than was asked for" in told) is (count > 0)
 
 
 def test_digests_and_margins_are_in_the_extra_fields(told: tuple[Path, str]) -> None:
