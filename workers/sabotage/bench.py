@@ -149,17 +149,17 @@ class Bench:
 
     def _judged(self, mutant: Mutant, loaded: Loaded) -> Judgement:
         program = self._with(Build.EXACT, mutant.unit, loaded, mutant.name)
-        found = self._further(mutant, try_mutant(program, self._light))
+        found = self._further(mutant, try_mutant(program, self._light), program)
         return Judgement(mutant.name, found.fate, found.case, found.reason[:200], found.relative, found.nmse)
 
-    def _further(self, mutant: Mutant, found: Findings) -> Findings:
-        """What the check build and the heavy cases add to what the batch has shown."""
+    def _further(self, mutant: Mutant, found: Findings, program: Program) -> Findings:
+        """What check build and heavy cases add; what is dead only wants the usual rules' word on those."""
         if found.fate is Fate.SURVIVED:
             self._check(mutant, found)
-        if found.fate is Fate.SAME or found.complete:
-            return found
-        if self._heavy or found.fate is Fate.SURVIVED:
-            self._finish(mutant, found)
+            if found.fate is not Fate.SAME and (self._heavy or found.fate is Fate.SURVIVED):
+                self._finish(mutant, found)
+        elif self._heavy and not found.complete:
+            found.add(try_mutant(program, self._heavy))
         return found
 
     def _check(self, mutant: Mutant, found: Findings) -> None:

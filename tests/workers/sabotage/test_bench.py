@@ -13,9 +13,10 @@ from kernels.mutants import Mutant
 from workers.backend import Unavailable
 from workers.host import compiler
 from workers.sabotage import Fate, Judgement
-from workers.sabotage.bench import judge_mutants
+from workers.sabotage.bench import Bench, judge_mutants
 from workers.sabotage.fixture import Fixture, fixtures
 from workers.sabotage.text import Text
+from workers.sabotage.trial import Timed
 
 SILU, NORM = "silu_mul/flat", "rmsnorm/block"
 EXIT = 'extern "C" void _exit(int);\n'
@@ -107,6 +108,20 @@ def test_heavy_cases_judge_what_the_others_leave_open(
     monkeypatch.setattr("workers.sabotage.trial.HEAVY_S", 0.0)
     (judgement,) = judged(SILU, silu[:heavy], ("* up[i]", "+ up[i]"))
     assert (judgement.fate, judgement.relative) == (Fate.BOUND, True)
+
+
+def test_what_is_dead_meets_the_heavy_cases_in_its_batch(
+    silu: list[Fixture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They only say what the usual rules see there, which needs no module of its own."""
+    light, heavy = silu[0], next(one for one in silu if one.label == "1000 ordinary")
+    monkeypatch.setattr(Timed, "heavy", property(lambda case: case.fixture is heavy))
+    monkeypatch.setattr(Bench, "_finish", None)
+    change = ("* up[i]", "* (n == 1000 ? up[i] + 1.0f : up[i] * 1.00001f)")
+    for cases, seen in (([light], False), ([light, heavy], True)):
+        (judgement,) = judged(SILU, cases, change)
+        assert (judgement.fate, judgement.case) == (Fate.BOUND, light.label)
+        assert (judgement.relative, judgement.nmse) == (seen, seen)
 
 
 def test_crashing_hanging_and_broken_mutants_dont_stop_the_run(silu: list[Fixture]) -> None:
