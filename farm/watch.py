@@ -35,7 +35,7 @@ class Watch:
         self._glob = glob
         self._holder = Holder(database, MATRIX_SHARE)
         self._wake = threading.Event()  # set when the terminal's size has changed
-        self._known: tuple[Matrix, int, Known] | None = None  # of a matrix and a width
+        self._known: tuple[Matrix, tuple[int, int], Known] | None = None  # of a matrix and a size
 
     def run(self, goes_on: GoesOn = lambda: True) -> None:
         """Ends at Ctrl-C. Where nothing can be drawn over, one plain block a change."""
@@ -51,8 +51,8 @@ class Watch:
     def _redraw(self, goes_on: GoesOn) -> None:
         with Live(console=self._out, screen=True, auto_refresh=False) as live, self._woken_by_resizing():
             for _ in self._turns(goes_on):
-                width, height = self._out.size
-                live.update(frame(*self._look(width), width, height), refresh=True)
+                size = self._out.size
+                live.update(frame(*self._look(size), *size), refresh=True)
 
     def _append(self, goes_on: GoesOn) -> None:
         shown: Version | None = None
@@ -61,17 +61,17 @@ class Watch:
             if now == shown:
                 continue
             shown = now
-            activity, seen = self._look(self._out.width)
+            activity, seen = self._look((self._out.width, 0))
             self._out.print(heading(activity))
             self._out.print(frame(activity, seen, self._out.width, 0))
             self._out.print()
             self._out.file.flush()
 
-    def _look(self, width: int) -> tuple[Activity, Known]:
+    def _look(self, size: tuple[int, int]) -> tuple[Activity, Known]:
         matrix = self._holder.now().matrix
-        if self._known is None or self._known[0] is not matrix or self._known[1] != width:
+        if self._known is None or self._known[0] is not matrix or self._known[1] != size:
             mine = matrix.of_device(self._glob) if self._glob else matrix
-            self._known = matrix, width, known(mine, width)
+            self._known = matrix, size, known(mine, *size)
         with self._database.reading() as s:
             activity = read_activity(s, wall_clock(), thermometer.celsius())
         return activity, self._known[2]

@@ -1,6 +1,6 @@
 """The farm in a terminal while it works: campaigns, boards, the matrix in small, the newest bad cells.
 
-seen = known(matrix, width)                        # what a frame shows of a matrix, worked out once
+seen = known(matrix, width, height)                # what a frame shows of a matrix, worked out once
 frame(activity, seen, width, height)
 """
 
@@ -17,7 +17,7 @@ from farm.activity import Activity, BoardNow, CampaignNow, newest_bad
 from farm.marks import timestamp
 from farm.matrix import Cell, Matrix
 from farm.progress import tally
-from farm.small_matrix import small_matrix
+from farm.small_matrix import Small, small_matrix
 from farm.terminal import BAD, GOOD, NEVER, duration, shown, table
 from kernels.model import Case
 
@@ -30,13 +30,13 @@ BOARDS, FAILURES = 8, 6  # lines of each, at most
 class Known:
     """What a frame shows of a matrix."""
 
-    small: tuple[Text, ...]  # lines of the matrix in small
+    small: Small
     bad: tuple[Cell, ...]  # the newest first
 
 
-def known(matrix: Matrix, width: int) -> Known:
-    """For a terminal of that width."""
-    return Known(tuple(small_matrix(matrix, width)), tuple(newest_bad(matrix, FAILURES)))
+def known(matrix: Matrix, width: int, height: int) -> Known:
+    """For a terminal of that size; 0 lines: as many as there are."""
+    return Known(small_matrix(matrix, width, height), tuple(newest_bad(matrix, FAILURES)))
 
 
 def frame(activity: Activity, seen: Known, width: int, height: int) -> RenderableType:
@@ -47,10 +47,10 @@ def frame(activity: Activity, seen: Known, width: int, height: int) -> Renderabl
     ]
     bad = failures(seen.bad, activity.now_us)
     taken = len(activity.campaigns) + min(BOARDS, len(activity.boards)) + len(bad) + 8
-    small = list(seen.small)
-    room = len(small) if not height else max(3, height - taken)
-    if len(small) > room:
-        hidden = len(small) - room + 1
+    small = list(seen.small.lines)
+    room = seen.small.total if not height else max(3, height - taken)
+    if seen.small.total > room:
+        hidden = seen.small.total - room + 1
         small = [*small[: room - 1], Text(f"… {hidden} more lines; farm status shows all", NEVER)]
     return Group(*parts, Text(), *small, Text(), *bad)
 

@@ -29,7 +29,7 @@ from db.session import Database, open_existing
 from farm.activity import Activity, BoardNow, CampaignNow, read_activity
 from farm.matrix import Cell, Matrix
 from farm.watch import EVERY_S, MATRIX_SHARE, SHARE, Watch, pause_s
-from farm.watch_frame import frame, known
+from farm.watch_frame import Known, frame, known
 from kernels.evidence import Rule, Verdict
 from tests.farm.grids import CPU, GPU, capability, matrix_of
 from tests.farm.lines import case_of, database_with, line_of
@@ -49,7 +49,7 @@ def activity(*boards: BoardNow, row: CampaignRow = ROW, eta_s: float | None = 90
 def drawn(seen: Activity, matrix: Matrix, width: int = 120, height: int = 0) -> str:
     out = io.StringIO()
     Console(file=out, width=width, markup=False, highlight=False).print(
-        frame(seen, known(matrix, width), width, height)
+        frame(seen, known(matrix, width, height), width, height)
     )
     return out.getvalue()
 
@@ -108,7 +108,7 @@ def asked_of(classes: int) -> int:
     made = matrix_of([capability(device=board) for board in boards], devices=boards)
     cells = tuple(Counted(**{f.name: getattr(cell, f.name) for f in fields(Cell)}) for cell in made.cells)
     Counted.asked = 0
-    assert "P" in "".join(line.plain for line in known(replace(made, cells=cells), 120).small)
+    assert "P" in "".join(line.plain for line in known(replace(made, cells=cells), 120, 0).small.lines)
     return Counted.asked
 
 
@@ -116,18 +116,33 @@ def test_twice_as_many_classes_are_twice_the_work() -> None:
     assert 0 < asked_of(40) <= 2.1 * asked_of(20)
 
 
-def test_a_matrix_is_put_into_letters_once_for_a_width(
+def test_lines_that_have_no_room_are_counted_and_not_made() -> None:
+    boards = [replace(GPU, slug=f"gpu-{at}-a", device_class=f"gpu-{at}") for at in range(40)]
+    made = matrix_of([capability(device=board) for board in boards], devices=boards)
+    whole, some = known(made, 40, 0).small, known(made, 40, 5).small
+    assert whole.total == some.total == len(whole.lines) == 41
+    assert some.lines == whole.lines[:5]
+    shown = drawn(activity(), made, 40, 20).splitlines()
+    (said,) = [line for line in shown if "more lines; farm status shows all" in line]
+    there = {line.plain for line in whole.lines}
+    assert int(said.split()[1]) + sum(line.rstrip() in there for line in shown) == whole.total
+
+
+def test_a_matrix_is_put_into_letters_once_for_a_size(
     open_campaign: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    widths: list[int] = []
-    monkeypatch.setattr(
-        "farm.watch.known", lambda matrix, width: widths.append(width) or known(matrix, width)
-    )
+    sizes: list[tuple[int, int]] = []
+
+    def counted(matrix: Matrix, width: int, height: int) -> Known:
+        sizes.append((width, height))
+        return known(matrix, width, height)
+
+    monkeypatch.setattr("farm.watch.known", counted)
     monkeypatch.setattr("farm.watch.pause_s", lambda used_s: 0.0)
     out = Console(file=io.StringIO(), width=120, force_terminal=True)
     turns = iter([True, True, True, False])
     Watch(open_campaign, out).run(lambda: next(turns))
-    assert len(widths) == 1
+    assert len(sizes) == 1
 
 
 @pytest.fixture
