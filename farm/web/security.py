@@ -25,7 +25,9 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-OPEN_PATHS = ("/login", "/static/")  # without a token, where one is asked for
+STATIC = "/static/"
+KEPT = "max-age=31536000, immutable"  # of what changes its address when it changes
+OPEN_PATHS = ("/login", STATIC)  # without a token, where one is asked for
 
 
 class Forbidden(FarmError):
@@ -93,6 +95,8 @@ def guard(door: Door) -> Callable[[Request, Callable[[Request], Awaitable[Respon
         )  # plotly sets styles itself
         del response.headers["x-farm-charts"]
         response.headers["Content-Security-Policy"] = POLICY.format(styles=styles)
+        if request.url.path.startswith(STATIC) and response.status_code == 200:
+            response.headers["Cache-Control"] = KEPT
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         return response

@@ -39,6 +39,17 @@ def test_a_page_has_its_content_and_nothing_from_elsewhere(visitor: TestClient, 
     assert said.headers["x-content-type-options"] == "nosniff"
 
 
+def test_a_browser_keeps_script_and_style_of_a_version_and_no_page(visitor: TestClient) -> None:
+    page = visitor.get("/")
+    assert page.headers["cache-control"] == "no-store"
+    addresses = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
+    assert len(addresses) == 2
+    for address in addresses:
+        assert re.search(r"\?[0-9a-f]{8}$", address)  # another one when a file changes
+        assert visitor.get(address).headers["cache-control"] == "max-age=31536000, immutable"
+    assert visitor.get("/static/nothing.js").headers["cache-control"] == "no-store"
+
+
 @pytest.mark.parametrize(
     ("path", "key"),
     [
