@@ -15,16 +15,24 @@ NVRTC = {
     (12, 8): (*UP_TO_90, 100, 101, 120),
     (12, 9): (*UP_TO_90, 100, 101, 103, 120, 121),
     (13, 0): (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121),
+    (13, 5): (75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121),
 }
-BOARDS = (61, 70, 75, 80, 86, 89, 90, 100, 103, 120, 121)
+DROPPED = (50, 52, 53, 60, 61, 62, 70, 72)  # by CUDA 13
+BOARDS = (*DROPPED, 75, 80, 86, 89, 90, 100, 103, 120, 121)
 PTX = "compute_90"
 # What each pair comes to with a driver as new as NVRTC; where nothing is said, a cubin for the board's sm.
 OTHERS = {
     **{(nvrtc, sm): PTX for nvrtc in ((12, 0), (12, 4), (12, 6)) for sm in (100, 103, 120, 121)},
     ((12, 8), 103): "compute_100",
     ((12, 8), 121): "compute_120",
-    ((13, 0), 61): "NVRTC 13.0 builds for sm_75 and newer, this board is sm_61; install NVRTC 12",
-    ((13, 0), 70): "NVRTC 13.0 builds for sm_75 and newer, this board is sm_70; install NVRTC 12",
+    **{
+        (
+            (13, minor),
+            sm,
+        ): f"NVRTC 13.{minor} builds for sm_75 and newer, this board is sm_{sm}; install NVRTC 12"
+        for minor in (0, 5)
+        for sm in DROPPED
+    },
 }
 
 
