@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,7 +21,7 @@ import sqlalchemy as sa
 from db.bulk import insert_rows
 from db.cell import RUNG_OF_PASS, CellKey
 from db.session import Session
-from db.tables import CELL, benchmark, job
+from db.tables import CELL, benchmark, evidence, fingerprint, job
 from kernels import codec
 from kernels.benchmark import Benchmark
 from kernels.evidence import Evidence, Verdict
@@ -42,6 +43,7 @@ class Timed:
     build_digest: str  # of the code that was timed; empty where not known
     finished_us: int
     benchmark: Benchmark
+    driver: str = ""  # that the board had then; empty where its line is pruned, or told none
 
 
 COLUMNS = (*CELL, "device_class", "shape", "case_id", "evidence_id", "build_digest", "finished_us")
@@ -62,7 +64,23 @@ def newest(s: Session) -> tuple[Timed, ...]:
     ranked = sa.select(*_columns(), place.label("place")).subquery()
     query = sa.select(ranked).where(ranked.c.place == 1)
     found = [_timed(row[:-1]) for row in s.execute(query)]
+    drivers = _drivers(s)
+    found = [replace(one, driver=drivers.get(one.evidence_id, "")) for one in found]
     return tuple(sorted(found, key=lambda one: (one.key, one.shape, one.case_id)))
+
+
+def _drivers(s: Session) -> dict[str, str]:
+    """Evidence id to its board's driver, of every benchmark whose line is still there."""
+    query = sa.select(benchmark.c.evidence_id, fingerprint.c.device_json)
+    query = query.join_from(benchmark, evidence, evidence.c.evidence_id == benchmark.c.evidence_id)
+    query = query.join(fingerprint, fingerprint.c.digest == evidence.c.fingerprint_digest)
+    return {evidence_id: _driver(device_json) for evidence_id, device_json in s.execute(query)}
+
+
+@lru_cache(maxsize=4096)
+def _driver(device_json: str) -> str:
+    told: dict[str, str] = dict(json.loads(device_json)["fingerprint"])
+    return told.get("driver", "")
 
 
 def of_campaign(s: Session, campaign_id: int) -> tuple[Timed, ...]:

@@ -22,6 +22,7 @@ from farm.footing import left_out
 from farm.grid import Grid
 from farm.marks import BY_AUTHOR, FLAGS, LEGEND, NEVER_RUN, narrow_mark, signs, tally
 from farm.matrix import Cell, Column, Matrix
+from farm.measured import measured
 from farm.reader import read_matrix
 from kernels import registry
 from kernels.catalog import NO_KIND
@@ -29,6 +30,7 @@ from kernels.evidence import Verdict
 from workers.clock import wall_clock
 
 PIPE_WIDTH = 120  # columns where nobody says how wide the paper is
+MEASURED = 8  # lines about times, at most
 COMPILES_ONLY = "nvrtc"  # its PASS says that something was built: a table of another kind
 BAD, GOOD, SKIPPED, NEVER, DOUBTED = "bold red", "green", "cyan", "dim", "yellow"
 
@@ -85,6 +87,7 @@ def style_of(cell: Cell) -> str:
 
 def matrix_parts(matrix: Matrix) -> Iterator[RenderableType]:
     """A table per device class, backend and build where something ran, a line for the others, the legend."""
+    times = measured(matrix)
     matrix = matrix.by_class()
     cells = cells_by_place(matrix)
     idle, archs = [], []
@@ -99,6 +102,9 @@ def matrix_parts(matrix: Matrix) -> Iterator[RenderableType]:
                 yield from _build_parts(column, build, [cell for cell in mine if cell.build == build])
     yield from _compiled_parts([cell for arch in archs for cell in cells[arch, COMPILES_ONLY]])
     yield from _idle_lines(idle, cells)
+    yield from (shown(line) for line in times[:MEASURED])
+    if len(times) > MEASURED:
+        yield Text(f"… {len(times) - MEASURED} more were timed; farm export has all")
     yield Text()
     if note := left_out(matrix):
         yield Text(note)

@@ -58,6 +58,7 @@ def record(one: Timed) -> dict[str, Any]:
     return {
         **one.key._asdict(),
         "device_class": one.device_class,
+        "driver": one.driver or None,
         "shape": one.shape,
         "case_id": one.case_id,
         "evidence_id": one.evidence_id,

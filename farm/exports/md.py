@@ -12,6 +12,7 @@ from farm import footing
 from farm.exports import Export
 from farm.marks import FLAGS, LEGEND, mark, tally, timestamp
 from farm.matrix import Cell, Column, Matrix, Sabotaged
+from farm.measured import measured
 
 Place = tuple[str, str, str, str]  # op, kernel, kind, device class
 
@@ -25,6 +26,7 @@ def render(matrix: Matrix) -> str:
     by_class = matrix.by_class()
     backends = sorted({column.backend for column in by_class.columns}, key=_cuda_last)
     parts = ["# Capability matrix", *(section(by_class, backend, matrix.columns) for backend in backends)]
+    parts += _measured(matrix)
     parts += _sabotage(matrix.sabotage)
     return "\n\n".join([*parts, _legend(), _devices(matrix), _provenance(matrix)]) + "\n"
 
@@ -117,6 +119,12 @@ def _mark(cell: Cell, shared: set[str], builds: int) -> str:
         return " ".join([text, *(rung for rung in cell.rungs if rung not in shared)])
     text = f"**{text}**" if cell.verdict.bad else text
     return text if len(cell.build.split("+")) == builds else f"{text} {escaped(cell.build)} only"
+
+
+def _measured(matrix: Matrix) -> list[str]:
+    """Valid benchmarks of boards; nothing where there are none."""
+    lines = [f"- {escaped(line)}" for line in measured(matrix)]
+    return ["\n".join(["## Measured on boards\n", *lines])] if lines else []
 
 
 def _sabotage(rows: Sequence[Sabotaged]) -> list[str]:
