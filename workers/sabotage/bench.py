@@ -156,9 +156,9 @@ class Bench:
         """What check build and heavy cases add; what is dead only wants the usual rules' word on those."""
         if found.fate is Fate.SURVIVED:
             self._check(mutant, found)
-            if found.fate is not Fate.SAME and (self._heavy or found.fate is Fate.SURVIVED):
-                self._finish(mutant, found)
-        elif self._heavy and not found.complete:
+        if found.fate is Fate.SURVIVED:
+            self._finish(mutant, found)
+        elif self._heavy and found.fate is not Fate.SAME and not found.complete:
             found.add(try_mutant(program, self._heavy))
         return found
 
