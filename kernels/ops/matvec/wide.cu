@@ -60,7 +60,7 @@ extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, f
     const unsigned char *start = weights + ((long long)blockIdx.x * groups + warp / split) * ROWS * row_bytes;
     const unsigned char *end = weights + (rows - 1) * row_bytes + (long long)(cols / BLOCK_ELEMENTS) * BLOCK_BYTES;
     // Bytes keep their place in a vector as it is in memory, unless that would tear a block's fields apart.
-    const int kept = ((unsigned long long)weights | (unsigned long long)row_bytes) % ALIGN ? 0 : 15;
+    const int kept = ((unsigned long long)weights | (unsigned long long)row_bytes) & TORN ? 0 : 15;
     float sums[ROWS];
     for (int r = 0; r < ROWS; ++r)
         sums[r] = 0.0f;
@@ -69,15 +69,18 @@ extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, f
             *(float4 *)(xs + c / UNIT * (UNIT + PAD) + c % UNIT) = four_at(x + first + c);
         const int column = first + part * SPAN;
         const unsigned char *from = start + (long long)(column / BLOCK_ELEMENTS) * BLOCK_BYTES;
-        int phases[ROWS];
-        for (int r = 0; r < ROWS; ++r)
+        const unsigned char *begin[ROWS];  // of a row's first vector
+        int phases[ROWS];                  // bytes of it before the span
+        for (int r = 0; r < ROWS; ++r) {
             phases[r] = (int)(unsigned long long)(from + r * row_bytes) & kept;
-        if (kept && from - phases[0] >= weights && from + (ROWS - 1) * row_bytes + 16 * VECTORS <= end) {
+            begin[r] = from + r * row_bytes - phases[r];
+        }
+        if (kept && begin[0] >= weights && (const uint4 *)begin[ROWS - 1] + VECTORS <= (const uint4 *)end) {
             uint4 loaded[ROWS][LOADS];
             for (int r = 0; r < ROWS; ++r)
                 for (int i = 0; i < LOADS; ++i)
                     if (i * WARP + lane < VECTORS)
-                        loaded[r][i] = *((const uint4 *)(from + r * row_bytes - phases[r]) + i * WARP + lane);
+                        loaded[r][i] = *((const uint4 *)begin[r] + i * WARP + lane);
             for (int r = 0; r < ROWS; ++r)
                 for (int i = 0; i < LOADS; ++i)
                     if (i * WARP + lane < VECTORS)
@@ -85,7 +88,7 @@ extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, f
         } else
             for (int b = lane; b < ROWS * VECTORS * 16; b += WARP) {
                 const unsigned char *at = from + b / (VECTORS * 16) * row_bytes;
-                at += b % (VECTORS * 16) - ((int)(unsigned long long)at & kept);
+                at += b % (VECTORS * 16) - ((unsigned long long)at & kept);
                 ((unsigned char *)mine)[b] = at >= weights && at < end ? *at : 0;
             }
         __syncthreads();
@@ -97,20 +100,20 @@ extern "C" __global__ void ENTRY(const unsigned char *weights, const float *x, f
             }
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
-                const unsigned char *block = (const unsigned char *)(mine + r * VECTORS) + phases[r] +
-                                             unit * UNIT / BLOCK_ELEMENTS * BLOCK_BYTES;
-                unsigned int words[WORDS];
+                const unsigned char *block =
+                    (const unsigned char *)(mine + r * VECTORS) + phases[r] + unit / UNITS * BLOCK_BYTES;
                 if (WHOLE) {
                     const int odd = (int)((unsigned long long)block % 4);
                     const unsigned int *at = (const unsigned int *)(block - odd);
+                    unsigned int words[WORDS];
                     for (int i = 0; i < WORDS; ++i)
                         words[i] = (unsigned int)(((unsigned long long)at[i + 1] << 32 | at[i]) >> odd * 8);
-                    block = (const unsigned char *)words;
+                    sums[r] += piece_sum((const unsigned char *)words, 0, near);
+                    sums[r] += piece_sum((const unsigned char *)words, 1, near + PIECE);
+                } else {
+                    block = (const unsigned char *)__builtin_assume_aligned(block, ALIGN);
+                    sums[r] += piece_sum(block, unit % UNITS, near);
                 }
-                block = (const unsigned char *)__builtin_assume_aligned(block, ALIGN);
-#pragma unroll
-                for (int p = 0; p < UNIT / PIECE; ++p)
-                    sums[r] += piece_sum(block, unit * UNIT % BLOCK_ELEMENTS / PIECE + p, near + PIECE * p);
             }
         }
         __syncthreads();

@@ -41,8 +41,9 @@ class Wide(LaunchKernel):
         assert kind is not None  # every kind's text is its own
         own = {
             "WHOLE": int(_whole(kind)),
-            "WORDS": ceil_div(kind.block_bytes, WORD_BYTES),
+            "WORDS": ceil_div(kind.block_bytes, WORD_BYTES) if _whole(kind) else 1,
             "ALIGN": _align(kind),
+            "TORN": _align(kind) - 1,
             "EVEN": 1 - kind.block_bytes % 2,
         }
         shared = {"WARP": WARP, "WARPS": WARPS, "SPAN": SPAN, "PAD": PAD, "PIECE": PIECE}
@@ -50,6 +51,7 @@ class Wide(LaunchKernel):
             shared
             | {
                 "UNIT": _unit(kind),
+                "UNITS": kind.elements // _unit(kind),
                 "ROWS": _rows(kind),
                 "VECTORS": _vectors(kind),
                 "LOADS": ceil_div(_vectors(kind), WARP),
@@ -58,12 +60,19 @@ class Wide(LaunchKernel):
         )
 
     def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
-        """Bytes and activations that no 16-byte load takes, and rows of three spans and a block."""
-        size = kinds[0].elements
+        """What no 16-byte load takes, what the last one just takes or doesn't, and rows of three spans."""
+        (kind,) = kinds
+        size, align = kind.elements, _align(kind)
         odd = Shape.of(rows=17, cols=SPAN + size)  # two warps a row, and two groups of rows a thread block
+        split = Shape.of(rows=8, cols=3 * SPAN + size)
+        last = 7 * kind.row_bytes(split["cols"])  # bytes from the first row's start to the last one's
         return (
             Workload(odd, layout=Layout(weights_offset=1, x_offset=4)),
-            Workload(Shape.of(rows=6, cols=3 * SPAN + size), ("ordinary", "onehot")),
+            Workload(Shape.of(rows=3, cols=size), layout=Layout(weights_offset=VECTOR, row_padding=1)),
+            # the last row starts with a vector: behind its last whole span is less than one vector more
+            Workload(split, ("ordinary", "onehot"), layout=Layout(weights_offset=-last % VECTOR)),
+            # the first row starts inside a vector; the last row ends inside the last one
+            Workload(Shape.of(rows=8, cols=SPAN), layout=Layout(weights_offset=align)),
         )
 
     def launch(
@@ -130,9 +139,8 @@ def _align(kind: Kind) -> int:
 
 
 def _vectors(kind: Kind) -> int:
-    """Vectors that hold a row's span wherever it begins in the first, and two words that end behind it."""
-    behind = 2 * WORD_BYTES
-    return ceil_div(SPAN // kind.elements * kind.block_bytes + VECTOR - 1 + behind, VECTOR)
+    """Vectors that hold a row's span wherever it begins in the first."""
+    return ceil_div(SPAN // kind.elements * kind.block_bytes + VECTOR - _align(kind), VECTOR)
 
 
 def _rows(kind: Kind) -> int:

@@ -53,8 +53,19 @@ def test_a_span_of_every_kind_is_whole_blocks_and_whole_units() -> None:
         constants = registry.launch_kernel(KERNEL).constants(kind)
         assert SPAN % kind.elements == 0
         assert SPAN % (32 * constants["UNIT"]) == 0
-        # The span and a word behind it, wherever it begins in the first vector.
-        assert 16 * constants["VECTORS"] >= 15 + SPAN // kind.elements * kind.block_bytes + 4
+        # No vector more than the span takes, wherever blocks may begin in the first one.
+        furthest = 16 - constants["ALIGN"] + SPAN // kind.elements * kind.block_bytes
+        assert 16 * constants["VECTORS"] - 16 < furthest <= 16 * constants["VECTORS"]
+
+
+def test_quick_cases_tear_fields_by_offset_and_by_pitch_and_end_inside_a_vector_and_with_one() -> None:
+    layouts = [one.layout for one in registry.kernel(KERNEL).quick((registry.kind("Q3_K"),))]
+    assert layouts == [
+        Layout(weights_offset=1, x_offset=4),
+        Layout(weights_offset=16, row_padding=1),
+        Layout(weights_offset=-7 * 1430 % 16),  # the eighth row of 3,328 columns starts with a vector
+        Layout(weights_offset=2),
+    ]
 
 
 def by_hand(kind: Kind, row: np.ndarray, x: np.ndarray, split: int) -> np.float32:
