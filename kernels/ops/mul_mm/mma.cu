@@ -21,7 +21,7 @@ __device__ __forceinline__ float4 four_at(const float *x) {
 }
 
 // A tile of BK columns into shared memory as float16: a thread decodes a piece of a row, and moves activations in fours.
-// Rows past the end are the last row again, tokens past the end are zero.
+// Rows and tokens past the end are the last ones again.
 __device__ __forceinline__ void stage(const unsigned char *weights, const float *x, int rows, int cols, int batch,
                                       long long row_bytes, int k, unsigned int (*w_tile)[PITCH],
                                       unsigned int (*x_tile)[PITCH]) {
@@ -30,17 +30,17 @@ __device__ __forceinline__ void stage(const unsigned char *weights, const float 
     const long long first = (long long)blockIdx.y * BM + r;
     const long long row = first < rows ? first : rows - 1;
     float w[SUB];
-    decode16(weights + row * row_bytes + (long long)(k / BLOCK_ELEMENTS) * BLOCK_BYTES,
-             k % BLOCK_ELEMENTS / SUB + piece, w);
+    decode16(weights + row * row_bytes + (long long)(k / BLOCK_ELEMENTS) * BLOCK_BYTES, k / SUB % PIECES + piece, w);
     for (int i = 0; i < SUB; i += 8)
-        *(uint4 *)&w_tile[r][(piece * SUB + i) / 2] =
+        *(uint4 *)&w_tile[r][piece * (SUB / 2) + i / 2] =
             make_uint4(halves_of(w[i], w[i + 1]), halves_of(w[i + 2], w[i + 3]), halves_of(w[i + 4], w[i + 5]),
                        halves_of(w[i + 6], w[i + 7]));
     for (int at = threadIdx.x; at < BN * (BK / 4); at += THREADS) {
         const int t = at / (BK / 4);
         const int c = at % (BK / 4) * 4;
-        const long long token = (long long)blockIdx.x * BN + t;
-        const float4 four = token < batch ? four_at(x + token * cols + k + c) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        const long long first = (long long)blockIdx.x * BN + t;
+        const long long token = first < batch ? first : batch - 1;
+        const float4 four = four_at(x + token * cols + k + c);
         x_tile[t][c / 2] = halves_of(four.x, four.y);
         x_tile[t][c / 2 + 1] = halves_of(four.z, four.w);
     }

@@ -46,9 +46,11 @@ class Mma(Reference):
     static_shared_bytes = 2 * 4 * PITCH * (128 + 128)
 
     def constants(self, kind: Kind | None) -> dict[str, int]:
+        assert kind is not None  # every kind's text is its own
         tile = self.tile
         sizes = {"BM": tile.rows, "BN": tile.tokens, "BK": tile.columns, "THREADS": tile.threads}
-        return sizes | {"WM": WARP_ROWS, "WN": WARP_TOKENS, "PITCH": PITCH, "SUB": SUB, "WARP": WARP}
+        warps = {"WM": WARP_ROWS, "WN": WARP_TOKENS, "PITCH": PITCH, "WARP": WARP}
+        return sizes | warps | {"SUB": SUB, "PIECES": kind.elements // SUB}
 
     def families(self, workload: Workload, kinds: tuple[str, ...]) -> tuple[str, ...]:
         """Those whose activations float16 holds; none of a row that is long for the host."""

@@ -6,7 +6,7 @@ __device__ __forceinline__ float4 four_at(const float *x) {
 }
 
 // A tile of BK columns into shared memory: the first half of the threads decodes a row's piece each, the second half
-// moves activations, in fours. Rows past the end are the last row again, tokens past the end are zero.
+// moves activations, in fours. Rows and tokens past the end are the last ones again.
 __device__ __forceinline__ void stage(const unsigned char *weights, const float *x, int rows, int cols, int batch,
                                       long long row_bytes, int k, float (*w_tile)[BM + PAD], float (*x_tile)[BN + PAD]) {
     const int thread = threadIdx.x;
@@ -14,15 +14,16 @@ __device__ __forceinline__ void stage(const unsigned char *weights, const float 
         const long long first = (long long)blockIdx.y * BM + thread;
         const long long row = first < rows ? first : rows - 1;
         float w[BK];
-        decode16(weights + row * row_bytes + (long long)(k / BLOCK_ELEMENTS) * BLOCK_BYTES, k % BLOCK_ELEMENTS / BK, w);
+        decode16(weights + row * row_bytes + (long long)(k / BLOCK_ELEMENTS) * BLOCK_BYTES, k / BK % PIECES, w);
         for (int c = 0; c < BK; ++c)
             w_tile[c][thread] = w[c];
     } else
         for (int at = thread - BM; at < BN * (BK / 4); at += THREADS - BM) {
             const int t = at / (BK / 4);
             const int c = at % (BK / 4) * 4;
-            const long long token = (long long)blockIdx.x * BN + t;
-            const float4 four = token < batch ? four_at(x + token * cols + k + c) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            const long long first = (long long)blockIdx.x * BN + t;
+            const long long token = first < batch ? first : batch - 1;
+            const float4 four = four_at(x + token * cols + k + c);
             x_tile[c][t] = four.x, x_tile[c + 1][t] = four.y, x_tile[c + 2][t] = four.z, x_tile[c + 3][t] = four.w;
         }
 }

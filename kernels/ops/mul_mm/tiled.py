@@ -21,8 +21,10 @@ class Tiled(Reference):
     static_shared_bytes = 2 * 4 * 16 * (128 + PAD + 128 + PAD)
 
     def constants(self, kind: Kind | None) -> dict[str, int]:
+        assert kind is not None  # every kind's text is its own
         tile = self.tile
-        return {"BM": tile.rows, "BN": tile.tokens, "BK": tile.columns, "PAD": PAD, "THREADS": tile.threads}
+        sizes = {"BM": tile.rows, "BN": tile.tokens, "BK": tile.columns, "PAD": PAD, "THREADS": tile.threads}
+        return sizes | {"PIECES": kind.elements // tile.columns}
 
     def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
         """Activations that no 16-byte load takes."""
