@@ -131,7 +131,10 @@ def outcome(tally: Tally, now_us: int, entries: Sequence[Equivalent] | None = No
     survivors = tuple(
         _survivor(texts[mutant.unit], mutant) for mutant in made if mutant.name in alive - argued
     )
-    faults = equivalents.faults(mine, texts, made, alive) if not report.failure else []
+    same = {
+        j.mutant for j in tally.judgements if j.fate is Fate.SAME
+    }  # with this compiler; alive with others
+    faults = equivalents.faults(mine, texts, made, alive | same) if not report.failure else []
     faults += _excess(len(argued), compiled)
     score = Score(
         kernel=job.kernel,

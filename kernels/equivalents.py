@@ -86,7 +86,10 @@ def faults(
     mutants: Sequence[Mutant],
     alive: Collection[str],
 ) -> list[str]:
-    """Why entries about texts, by unit, don't apply any more: no such mutant, another change, a dead one."""
+    """Why entries about texts, by unit, don't apply any more: no such mutant, another change, a dead one.
+
+    `alive` has those too of which the compiler makes the right kernel's code.
+    """
     by_name = {mutant.name: mutant for mutant in mutants}
     lines = []
     for entry in entries:

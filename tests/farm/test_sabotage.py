@@ -34,13 +34,13 @@ ARGUED = Equivalent(
 )
 
 
-def judged(alive: tuple[str, ...] = (), refused: tuple[str, ...] = ()) -> Tally:
+def judged(alive: tuple[str, ...] = (), refused: tuple[str, ...] = (), same: tuple[str, ...] = ()) -> Tally:
     """A job whose mutants are all killed by the bound, but for those named."""
     tally = Tally(JOB)
+    named = dict.fromkeys(alive, Fate.SURVIVED) | dict.fromkeys(refused, Fate.COMPILE)
+    named |= dict.fromkeys(same, Fate.SAME)
     for mutant in MADE:
-        fate = (
-            Fate.SURVIVED if mutant.name in alive else Fate.COMPILE if mutant.name in refused else Fate.BOUND
-        )
+        fate = named.get(mutant.name, Fate.BOUND)
         tally.take(Judgement(mutant.name, fate, "", "", fate.killed, False))
     tally.take(Report(20, 1.0))
     return tally
@@ -101,6 +101,11 @@ def test_a_survivor_with_an_argument_is_counted_and_no_fault() -> None:
 def test_an_argument_for_a_killed_mutant_is_a_fault() -> None:
     (line,) = found(judged(), ARGUED).faults
     assert "a rule kills it now" in line
+
+
+def test_an_argument_for_what_this_compiler_finds_the_same_is_no_fault_and_not_counted() -> None:
+    one = found(judged(same=(PLANTED.name,)), ARGUED)
+    assert (one.faults, one.score.equivalents, one.score.same) == ((), 0, 1)
 
 
 def test_an_argument_about_another_kernel_is_none_here() -> None:

@@ -8,17 +8,21 @@ from pathlib import Path
 import pytest
 
 from kernels import source
+from kernels.catalog import Selection, expand
 from kernels.errors import FarmError
+from kernels.model import Build
 from kernels.mutants import Mutant
 from workers.backend import Unavailable
+from workers.files import FileStore
 from workers.host import compiler
+from workers.image_cache import ImageCache
 from workers.sabotage import Fate, Judgement
 from workers.sabotage.bench import Bench, judge_mutants
-from workers.sabotage.fixture import Fixture, fixtures
+from workers.sabotage.fixture import Fixture, fixture, fixtures
 from workers.sabotage.text import Text
 from workers.sabotage.trial import Timed
 
-SILU, NORM = "silu_mul/flat", "rmsnorm/block"
+SILU, NORM, MMA = "silu_mul/flat", "rmsnorm/block", "mul_mm/mma"
 EXIT = 'extern "C" void _exit(int);\n'
 
 
@@ -139,6 +143,16 @@ def test_crashing_hanging_and_broken_mutants_dont_stop_the_run(silu: list[Fixtur
 def test_a_small_error_is_seen_by_the_bound_and_not_by_the_others(silu: list[Fixture]) -> None:
     (judgement,) = judged(SILU, silu, ("* up[i]", "* up[i] * 1.00001f"))
     assert (judgement.fate, judgement.relative, judgement.nmse) == (Fate.BOUND, False, False)
+
+
+def test_without_a_twin_a_usual_rule_that_the_right_kernel_breaks_is_not_asked() -> None:
+    """mul_mm/mma rounds to float16, which is more than 1e-4."""
+    chosen = Selection(kernels=(MMA,), kinds=("Q8_0",), shapes=("mul_mm:5x64x3",), builds=(Build.DEFAULT,))
+    ready = [fixture(planned.case, ImageCache(FileStore())) for planned in expand(chosen)]
+    text = source.text(MMA, "Q8_0")
+    mutant = planted(text, "sums[m][n][i] = 0.0f", "sums[m][n][i] = 1.0f")
+    (judgement,) = judge_mutants(whole(text, MMA), [mutant], ready)
+    assert (judgement.fate, judgement.relative) == (Fate.BOUND, False)
 
 
 def test_a_crash_is_seen_by_every_rule(silu: list[Fixture]) -> None:
