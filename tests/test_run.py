@@ -107,6 +107,13 @@ def test_next_python_when_the_first_is_a_stub(checkout: Checkout) -> None:
 
 def test_package_is_named_when_venv_is_missing(checkout: Checkout) -> None:
     (checkout.tools / "uv").unlink()
+    status, out, err = checkout.run("farm", "--help")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "apt-get install python3-venv" in err
+
+
+def test_package_is_named_when_uv_does_not_work_and_venv_is_missing(checkout: Checkout) -> None:
+    (checkout.root / "log.offline").touch()
     status, _, err = checkout.run("farm")
     assert status == 1
     assert "apt-get install python3-venv" in err.splitlines()[-1]
