@@ -9,7 +9,7 @@ import pytest
 
 from tests.deploy.tools import DEPLOY, ROOT, document, said
 
-SCRIPTS = [*sorted(DEPLOY.rglob("*.sh")), ROOT / "run", ROOT / ".ci/run"]
+SCRIPTS = [*sorted(DEPLOY.rglob("*.sh")), ROOT / "tests/deploy/bare.sh", ROOT / "run", ROOT / ".ci/run"]
 TASKS = sorted((DEPLOY / "sky").glob("*.yaml"))
 
 needs_shellcheck = pytest.mark.skipif(
@@ -22,7 +22,7 @@ needs_shellcheck = pytest.mark.skipif(
 def test_scripts_are_clean() -> None:
     found = said("shellcheck", *SCRIPTS)
     assert found.returncode == 0, found.stdout
-    assert len(SCRIPTS) >= 7
+    assert len(SCRIPTS) >= 8
 
 
 @needs_shellcheck
