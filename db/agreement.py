@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -129,7 +129,7 @@ def levels(s: Session, cells: Iterable[Capability]) -> tuple[Capability, ...]:
     columns = [agreement.c[name] for name in (*CELL, "verdict")]
     agreed = {(CellKey(*row[:-1]), row[-1]) for row in s.execute(sa.select(*columns).distinct())}
     return tuple(
-        replace(cell, trust=_level(cell, (cell.key, cell.verdict.value) in agreed)) for cell in cells
+        cell._replace(trust=_level(cell, (cell.key, cell.verdict.value) in agreed)) for cell in cells
     )
 
 

@@ -1,6 +1,6 @@
 """The times that lines brought: append-only, kept when lines are pruned, in series of one case on one board.
 
-put(s, lines, keys)                      # what evidence.append does with lines that were timed
+put(s, [(line, key), …])                 # what evidence.append does with lines that were timed
 of_campaign(s, campaign_id)              # those that its jobs were decided by
 newest(s) -> tuple[Timed, …]             # of every case, board and source, the newest
 all_series(s) -> {place: (Timed, …)}     # of one case on one board over all sources, oldest first
@@ -49,9 +49,8 @@ class Timed:
 COLUMNS = (*CELL, "device_class", "shape", "case_id", "evidence_id", "build_digest", "finished_us")
 
 
-def put(s: Session, lines: Iterable[Evidence], keys: Iterable[CellKey]) -> None:
-    """Stores the benchmarks of new lines that have one; `keys` are the lines' cells."""
-    timed = [(line, key) for line, key in zip(lines, keys, strict=True) if line.benchmark]
+def put(s: Session, timed: Iterable[tuple[Evidence, CellKey]]) -> None:
+    """Stores the benchmarks of new lines that have one, each beside its cell."""
     insert_rows(s, benchmark, [_row(line, key) for line, key in timed])
 
 

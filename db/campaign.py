@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from db.cases import case_id, inputs_key, store_cases
+from db.cases import inputs_key, store_cases
 from db.job import LARGEST_ID, PlannedCase, Target, add_targets
 from db.second import keep_first
 from db.session import Session, insert_new
@@ -235,7 +235,7 @@ def _neighbours(planned: Sequence[PlannedCase]) -> list[PlannedCase]:
 def _planned_row(item: PlannedCase, campaign_id: int, position: int) -> dict[str, object]:
     return {
         "campaign_id": campaign_id,
-        "case_id": case_id(item.case),
+        "case_id": item.case.id,
         "position": position,
         "repeats": item.repeats,
         "source_digest": item.source_digest,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache, lru_cache
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,11 +24,11 @@ from kernels.evidence import Verdict
 
 VERDICTS = {verdict.value: verdict for verdict in Verdict}
 FINDING = Finding._fields[1:]
-PLACE_OF_VERDICT = FINDING.index("verdict")
+of_cell, of_finding = itemgetter(*CELL), itemgetter(*FINDING)
 # Lines that only the newest counts of; a case is of one op, kernel, kind and build.
 GROUP = ("source_digest", "device", "backend", "case_id", "verdict", "fingerprint_digest")
 INDEXED = ("source_digest", "device", "backend")  # of a cell, in the index of evidence
-COLUMNS = tuple(capability.c[name] for name in (*CELL, *list(Capability.__dataclass_fields__)[1:]))
+COLUMNS = tuple(capability.c[name] for name in (*CELL, *Capability._fields[1:]))
 
 
 def cells(s: Session, **equal: str) -> tuple[Capability, ...]:
@@ -170,21 +171,21 @@ def _parameters(names: Iterable[str], keys: Sequence[CellKey]) -> dict[str, Any]
 
 
 def _finding(key: CellKey, row: Sequence[Any]) -> Finding:
-    values = list(row[: len(FINDING)])
-    values[PLACE_OF_VERDICT] = VERDICTS[values[PLACE_OF_VERDICT]]
-    return Finding(key, *values)
+    device_class, case_id, evidence_id, fingerprint_digest, verdict, *figures = row[: len(FINDING)]
+    return Finding(key, device_class, case_id, evidence_id, fingerprint_digest, VERDICTS[verdict], *figures)
 
 
 def finding_in(row: Mapping[str, Any]) -> Finding:
     """What a fold needs of a line, from the columns that are about to be stored."""
-    return _finding(CellKey(*(row[name] for name in CELL)), [row[name] for name in FINDING])
+    return _finding(CellKey(*of_cell(row)), of_finding(row))
 
 
 def _row(found: Capability) -> dict[str, object]:
-    values = {name: getattr(found, name) for name in Capability.__dataclass_fields__ if name != "key"}
-    joined = {"rungs": ",".join(found.rungs), "flags": ",".join(found.flags)}
-    joined["verdict"] = found.verdict.value
-    return {name: getattr(found.key, name) for name in CELL} | values | joined
+    values = found._asdict() | found.key._asdict()
+    del values["key"]
+    values["rungs"], values["flags"] = ",".join(found.rungs), ",".join(found.flags)
+    values["verdict"] = found.verdict.value
+    return values
 
 
 def _capability(row: Sequence[Any]) -> Capability:

@@ -3,7 +3,7 @@
 store_cases(s, cases) · case_by_id(s, "3f2a") -> Case
 known_inputs(s, keys) -> {inputs_key: inputs_digest} · remember_inputs(s, {inputs_key: inputs_digest})
 kernels_of(s, campaign_id) -> {"matvec/block"}
-case_id(case) · inputs_key(case) · case_of(case_json)      # each worked out once per process
+inputs_key(case) · case_of(case_json)      # each worked out once per process
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kernels.model import Case
 def store_cases(s: Session, wanted: Iterable[Case]) -> None:
     """Stores cases by their id; a case that is there stays as it is."""
     rows = {case: {"inputs_key": inputs_key(case), "case_json": codec.canonical(case)} for case in wanted}
-    insert_new(s, cases, [row | {"case_id": case_id(case)} for case, row in rows.items()])
+    insert_new(s, cases, [row | {"case_id": case.id} for case, row in rows.items()])
 
 
 def case_by_id(s: Session, start: str) -> Case:
@@ -55,12 +55,6 @@ def known_inputs(s: Session, keys: Iterable[str]) -> dict[str, str]:
 def remember_inputs(s: Session, digests: Mapping[str, str]) -> None:
     """Keeps digests so that the next campaign need not make the inputs to know them."""
     insert_new(s, fixture, [{"inputs_key": key, "inputs_digest": value} for key, value in digests.items()])
-
-
-@lru_cache(maxsize=16384)
-def case_id(case: Case) -> str:
-    """The case's id; worked out once per process, since it is asked for with every line."""
-    return case.id
 
 
 @lru_cache(maxsize=16384)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kernels.evidence import Verdict
@@ -72,8 +71,7 @@ class Standing(NamedTuple):
     flaky: bool  # on one unchanged board this source passed this case and was bad at it, too
 
 
-@dataclass(frozen=True)
-class Capability:
+class Capability(NamedTuple):
     """One cell: verdict, what it rests on and when it last ran."""
 
     key: CellKey

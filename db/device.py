@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import sqlalchemy as sa
 
@@ -38,12 +37,6 @@ class DeviceRow:
     last_seen_us: int
 
 
-@lru_cache(maxsize=1024)
-def digest_of(device: Device) -> str:
-    """The fingerprint's digest; a worker's lines all carry the same device."""
-    return device.fingerprint_digest
-
-
 def see(s: Session, device: Device, now_us: int) -> None:
     """Notes that the board was here and what it was like."""
     see_all(s, [(device, now_us)])
@@ -51,10 +44,11 @@ def see(s: Session, device: Device, now_us: int) -> None:
 
 def see_all(s: Session, sightings: Iterable[tuple[Device, int]]) -> None:
     """As `see`, for the devices of many lines, each with the time at which it was seen."""
-    last: dict[Device, int] = {}
+    last: dict[str, tuple[Device, int]] = {}
     for device, seen_us in sightings:
-        last[device] = max(seen_us, last.get(device, seen_us))
-    for device, seen_us in last.items():
+        _, latest_us = last.get(device.fingerprint_digest, (device, seen_us))
+        last[device.fingerprint_digest] = device, max(seen_us, latest_us)
+    for device, seen_us in last.values():
         _see(s, device, seen_us)
 
 
@@ -83,7 +77,7 @@ def newest(s: Session, slug: str) -> Device:
 
 
 def _see(s: Session, device: Device, seen_us: int) -> None:
-    digest = digest_of(device)
+    digest = device.fingerprint_digest
     row = s.execute(LAST, {"slug": device.slug}).first()
     if row and row.fingerprint_digest == digest and row.first_seen_us <= seen_us:
         if row.last_seen_us < seen_us:

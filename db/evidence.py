@@ -21,7 +21,7 @@ from db.bulk import insert_rows
 from db.capability import finding_in
 from db.cases import store_cases
 from db.cell import CellKey
-from db.device import digest_of, see_all
+from db.device import see_all
 from db.fit import unfit
 from db.refold import before, refold
 from db.session import Session
@@ -29,7 +29,7 @@ from db.tables import CELL, attempt, cases
 from db.tables import evidence as table
 from kernels import codec
 from kernels.errors import FarmError
-from kernels.evidence import Evidence
+from kernels.evidence import Comparison, Evidence
 
 IMPORT_BATCH = 500  # lines; a statement takes only so many parameters
 KNOWN = sa.select(table.c.evidence_id).where(table.c.evidence_id.in_(sa.bindparam("ids", expanding=True)))
@@ -69,16 +69,8 @@ class ImportReport:
 
 def key_of(line: Evidence) -> CellKey:
     """The cell that a line belongs to."""
-    case = line.case
-    return CellKey(
-        device=line.device.slug,
-        backend=line.backend,
-        op=case.op,
-        kernel=case.kernel,
-        kind=case.kind,
-        build=case.build.value,
-        source_digest=line.source_digest,
-    )
+    case, place = line.case, (line.device.slug, line.backend)
+    return CellKey(*place, case.op, case.kernel, case.kind, case.build.value, line.source_digest)
 
 
 def append(s: Session, entries: Sequence[Entry], now_us: int, there: Set[str] | None = None) -> set[str]:
@@ -100,8 +92,7 @@ def append(s: Session, entries: Sequence[Entry], now_us: int, there: Set[str] | 
         added = [finding_in(row) for row in rows if row["folded"]]
         was = before(s, (one.key for one in added), {one.case_id for one in added})
         insert_rows(s, table, rows)
-        lines = [entry.line for entry in new]
-        benchmark.put(s, lines, map(key_of, lines))
+        benchmark.put(s, [(e.line, key_of(e.line)) for e in new if e.line.benchmark])
         refold(s, was, added)
     if again:
         more = sa.update(table).where(table.c.evidence_id == sa.bindparam("id"))
@@ -194,13 +185,13 @@ def _row(entry: Entry, now_us: int) -> dict[str, object]:
     line = entry.line
     key = key_of(line)
     return {
-        **{name: getattr(key, name) for name in CELL},
-        **_figures(line),
+        **key._asdict(),
+        **_figures(line.comparison),
         "evidence_id": line.evidence_id,
         "case_id": line.case_id,
         "attempt_id": entry.attempt_id,
         "device_class": line.device.device_class,
-        "fingerprint_digest": digest_of(line.device),
+        "fingerprint_digest": line.device.fingerprint_digest,
         "inputs_digest": line.inputs_digest,
         "output_digest": line.output_digest,
         "verdict": line.verdict.value,
@@ -222,15 +213,19 @@ def _row(entry: Entry, now_us: int) -> dict[str, object]:
     }
 
 
-def _figures(line: Evidence) -> dict[str, object]:
+def _figures(found: Comparison | None) -> dict[str, object]:
     """The columns of a comparison; null where nothing was compared."""
-    names = ("judge", "nan_positions_equal", "bit_exact", "twin_agrees")
-    ratios = ("bound_ratio", "relative_ratio", "nmse")
-    found = line.comparison
-    if found is None:
-        return dict.fromkeys((*names, *ratios)) | {"positions": 0, "bad": 0}
-    figures = {name: getattr(found, name) for name in (*names, "positions", "bad")}
-    return figures | {name: _orderable(getattr(found, name)) for name in ratios}
+    return {
+        "judge": found and found.judge,
+        "nan_positions_equal": found and found.nan_positions_equal,
+        "bit_exact": found and found.bit_exact,
+        "twin_agrees": found and found.twin_agrees,
+        "positions": found.positions if found else 0,
+        "bad": found.bad if found else 0,
+        "bound_ratio": found and _orderable(found.bound_ratio),
+        "relative_ratio": found and _orderable(found.relative_ratio),
+        "nmse": found and _orderable(found.nmse),
+    }
 
 
 def _orderable(ratio: float) -> float:

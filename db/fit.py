@@ -11,19 +11,19 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, le
 from typing import Any
 
 import sqlalchemy as sa
 
-from db.cases import case_id
 from db.tables import attempt, evidence
 from db.tables import device as device_table
 from kernels.benchmark import Benchmark
-from kernels.evidence import Evidence
+from kernels.evidence import Comparison, Evidence
 from kernels.model import Device
 
 SHOWN = 24  # characters of a value
+SMALL = 1 << 31
 LATEST_US = 253_402_300_799_000_000  # the end of the year 9999: no calendar goes further
 
 
@@ -46,12 +46,43 @@ OWN = {
 }  # fmt: skip
 LINE = OWN | CASE | DEVICE  # by the path of a line's field
 of_line, of_comparison = attrgetter(*LINE), attrgetter(*COMPARISON)
+COUNTS = ("repeats", "started_us", "finished_us")
+TEXTS = {path: limit for path, limit in LINE.items() if path not in COUNTS}
+texts_of, limits_of_texts = attrgetter(*TEXTS), tuple(TEXTS.values())
 WORKER_ID, BACKEND = most(attempt.c.worker_id), most(evidence.c.backend)
 
 
 def unfit(line: Evidence) -> str:
     """Why no database can keep a line; empty if every one can."""
+    return "" if is_plain(line) else first_misfit(line)
+
+
+def first_misfit(line: Evidence) -> str:
+    """As `unfit`, field by field."""
     return next(filter(None, chain(_of_values(line), _of_times(line), _of_case(line))), "")
+
+
+def is_plain(line: Evidence) -> bool:
+    """Whether a line fits at a glance, as most do: short ASCII, counts of 31 bits, no build, its own case."""
+    texts, compared = texts_of(line), line.comparison
+    together = "".join(texts)
+    return (
+        together.isascii()
+        and "\0" not in together
+        and all(map(le, map(len, texts), limits_of_texts))
+        and 0 <= line.repeats < SMALL
+        and 0 <= line.started_us < LATEST_US
+        and 0 <= line.finished_us < LATEST_US
+        and (compared is None or _is_plain_comparison(compared))
+        and not line.builds
+        and line.benchmark is None
+        and line.case_id == line.case.id
+    )
+
+
+def _is_plain_comparison(found: Comparison) -> bool:
+    small = 0 <= found.positions < SMALL and 0 <= found.bad < SMALL
+    return small and len(found.judge) <= COMPARISON["comparison.judge"] and is_text(found.judge)
 
 
 def unfit_worker(worker_id: str, backends: Iterable[str], device: Device) -> str:
@@ -107,5 +138,5 @@ def _of_times(line: Evidence) -> Iterator[str]:
 
 def _of_case(line: Evidence) -> Iterator[str]:
     """A line whose case isn't the one that it names would be folded into another's cell."""
-    if line.case_id != (own := case_id(line.case)):
+    if line.case_id != (own := line.case.id):
         yield f"case_id {line.case_id[:12]!r} isn't its case's, {own[:12]!r}; the line was changed"

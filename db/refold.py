@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 
 from db.capability import cells_of, fold_cells, plain_findings, renew
@@ -129,4 +129,4 @@ class Figures:
         return True
 
     def of(self, cell: Capability) -> Capability:
-        return replace(cell, **vars(self))
+        return cell._replace(**vars(self))

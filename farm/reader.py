@@ -42,7 +42,7 @@ def _read_matrix(s: Session, now_us: int) -> Matrix:
     # A simulation is no evidence about a kernel, wherever its lines came from.
     proved = benchmark.proved(s)
     ran = [
-        replace(cell, rungs=(*cell.rungs, benchmark.RUNG)) if cell.key in proved else cell
+        cell._replace(rungs=(*cell.rungs, benchmark.RUNG)) if cell.key in proved else cell
         for cell in capability.cells(s)
         if not is_simulated(cell.key.backend, cell.key.device)
     ]

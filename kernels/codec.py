@@ -345,11 +345,13 @@ def _dataclass_writer(cls: Any) -> Callable[[Any], str]:
         held, said = value.__dict__, []
         for name, key, unsaid, is_tagged in names:
             item = held[name]
-            if type(item) is str and unsaid is nothing:  # most of them: told apart for speed
+            kind: Any = type(item)
+            if kind is str and unsaid is nothing:  # most of them: told apart for speed
                 said.append(key + quoted(item))
-            elif item != unsaid:
-                item = tagged(item) if is_tagged else item
-                kind: Any = type(item)
+            elif unsaid is nothing or item != unsaid:
+                if is_tagged:
+                    item = tagged(item)
+                    kind = type(item)
                 said.append(key + _writer(kind)(item))
         return "{" + ",".join(said) + "}"
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 
@@ -107,7 +108,7 @@ class Case:
     out_dtype: str = "f32"
     packing: str = codec.later("")  # the kernel's weight layout; empty where it reads GGML's blocks
 
-    @property
+    @cached_property
     def id(self) -> str:
         return codec.digest(self)
 
@@ -125,7 +126,7 @@ class Case:
         sources = codec.tagged(self.weights), codec.tagged(self.x)
         return codec.digest([*parts, self.x_dtype, *sources, *packing])
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """The cell's label."""
         return kind_label(self.kinds)
@@ -270,6 +271,6 @@ class Device:
     slots: int = 1  # cases that may run at the same time
     fingerprint: tuple[tuple[str, str], ...] = ()  # model, cores, driver, compiler, …
 
-    @property
+    @cached_property
     def fingerprint_digest(self) -> str:
         return codec.digest(self)

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from db import evidence, outcome, tables
-from db.fit import unfit, unfit_worker
+from db.fit import first_misfit, is_plain, unfit, unfit_worker
 from kernels import codec
 from kernels.benchmark import Benchmark, Limit, Mark, Spread
 from kernels.built import BuildRecord
@@ -68,9 +68,9 @@ def changed(data: Any, path: tuple[Any, ...], value: Any) -> Any:
     return made
 
 
-def hostile() -> Iterator[Evidence]:
+def hostile(of: Evidence | None = None) -> Iterator[Evidence]:
     """Lines with one field that nobody would write, as far as JSON and types let them through."""
-    whole = json.loads(codec.canonical(rich()))
+    whole = json.loads(codec.canonical(of or rich()))
     for number, (path, value) in enumerate((path, value) for path in leaves(whole) for value in NASTY):
         told = whole if path[0] == "evidence_id" else whole | {"evidence_id": f"line-{number}"}
         try:
@@ -94,6 +94,14 @@ def test_whatever_a_line_holds_it_is_stored_or_refused(farm: Farm) -> None:
     refused = [one.note for one in outcomes if not one.kept]
     assert 20 < len(refused) < len(lines) / 2
     assert [note for note in refused if not note.isprintable() or len(note) > 200] == []
+
+
+def test_a_glance_takes_nothing_that_a_longer_look_refuses() -> None:
+    lines = list(hostile(line(case(1))))
+    taken = [made for made in lines if is_plain(made)]
+    assert is_plain(line(case(1)))
+    assert 100 < len(taken) < len(lines) - 100
+    assert [first_misfit(made) for made in taken if first_misfit(made)] == []
 
 
 WRONG = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from db.cell import Capability, CellKey
@@ -50,7 +49,7 @@ def capability(
         bit_exact=True,
         last_run_us=1_000_000,
     )
-    return replace(made, **changes)
+    return made._replace(**changes)
 
 
 def matrix_of(

@@ -55,7 +55,7 @@ def test_only_keeps_cells_in_that_state(only: Only, known: list[Capability], kin
 
 
 def test_only_looks_at_the_targets_own_cells() -> None:
-    elsewhere = replace(cell("Q4_0"), device_class="cpu-b")
+    elsewhere = cell("Q4_0")._replace(device_class="cpu-b")
     assert kinds_kept(Only.NEVER, elsewhere) == {"Q4_0", "Q6_K"}
 
 
