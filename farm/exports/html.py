@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
 
 from farm import footing
 from farm.exports import Export
 from farm.marks import FLAGS, LEGEND, LETTERS, NEVER_RUN, signs, tally
 from farm.matrix import Cell, Column, Matrix
+from farm.web import style
 from farm.web.grid import COMPILED, RUNG_LETTERS, table
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -39,8 +39,7 @@ def render(matrix: Matrix) -> str:
 
 
 def _style() -> str:
-    web = files("farm.web").joinpath("static/farm.css").read_text(encoding="utf8")
-    return f"{web}{PAPER}"
+    return f"{style.text()}{PAPER}"
 
 
 def _text(text: str) -> str:

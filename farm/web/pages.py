@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from farm import own
 from farm.marks import FLAGS, LEGEND, LETTERS, NEVER_RUN
-from farm.web import grid
+from farm.web import grid, style
 from farm.web.query import with_words
 from farm.web.security import Door
 from kernels.evidence import Verdict
@@ -41,6 +41,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     made.globals |= {"legend": legend(), "version": own.version(), "assets": assets()}
+    made.globals["style"] = Markup(style.text())
     made.globals["with_words"] = with_words
     made.filters |= {"bytes": spaced, "breaks": breaks}
     return made

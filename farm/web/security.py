@@ -11,12 +11,13 @@ from pathlib import Path
 
 from fastapi import Request, Response
 
+from farm.web import style
 from kernels.errors import FarmError
 
 COOKIE = "farm_web"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'{styles}; img-src 'self' data:; "
+    "default-src 'none'; script-src 'self'; style-src 'self' {styles}; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
@@ -90,9 +91,8 @@ def guard(door: Door) -> Callable[[Request, Callable[[Request], Awaitable[Respon
             response = Response(f"farm: {reason}\n", 403, media_type="text/plain")
         else:
             response = await call(request)
-        styles = " 'unsafe-inline'" * (
-            response.headers.get("x-farm-charts") == "1"
-        )  # plotly sets styles itself
+        draws = response.headers.get("x-farm-charts") == "1"
+        styles = "'unsafe-inline'" if draws else style.allowed()  # plotly sets styles itself
         del response.headers["x-farm-charts"]
         response.headers["Content-Security-Policy"] = POLICY.format(styles=styles)
         if request.url.path.startswith(STATIC) and response.status_code == 200:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -39,11 +41,18 @@ def test_a_page_has_its_content_and_nothing_from_elsewhere(visitor: TestClient, 
     assert said.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_browser_keeps_script_and_style_of_a_version_and_no_page(visitor: TestClient) -> None:
+def test_a_page_brings_its_style_and_the_policy_allows_no_other(visitor: TestClient) -> None:
+    page = visitor.get("/")
+    (text,) = re.findall(r"<style>(.*?)</style>", page.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    assert f"style-src 'self' 'sha256-{digest}';" in page.headers["content-security-policy"]
+
+
+def test_a_browser_keeps_the_script_of_a_version_and_no_page(visitor: TestClient) -> None:
     page = visitor.get("/")
     assert page.headers["cache-control"] == "no-store"
     addresses = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
-    assert len(addresses) == 2
+    assert len(addresses) == 1
     for address in addresses:
         assert re.search(r"\?[0-9a-f]{8}$", address)  # another one when a file changes
         assert visitor.get(address).headers["cache-control"] == "max-age=31536000, immutable"
