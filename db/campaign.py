@@ -122,6 +122,33 @@ def running(s: Session) -> tuple[Running, ...]:
     return tuple(Running(*row) for row in s.execute(query))
 
 
+class StillOpen(NamedTuple):
+    """An open campaign as a board that joins sees it, without its counts."""
+
+    id: int
+    selection: str  # JSON, as submitted
+    twice: float
+    takes_targets: bool  # whether a class that joins gets jobs of it
+
+
+STILL_OPEN = (
+    sa.select(
+        campaign.c.id,
+        campaign.c.selection,
+        campaign.c.twice,
+        sa.and_(campaign.c.cancelled_us.is_(None), campaign.c.retry_of.is_(None)),
+    )
+    .where(campaign.c.closed_us.is_(None))
+    .order_by(campaign.c.id.desc())
+)
+NEWEST_OPEN = sa.select(sa.func.max(campaign.c.id)).where(campaign.c.closed_us.is_(None))
+
+
+def still_open(s: Session) -> tuple[StillOpen, ...]:
+    """Campaigns that still owe a verdict, newest first."""
+    return tuple(StillOpen(*row) for row in s.execute(STILL_OPEN))
+
+
 def open_campaigns(s: Session) -> tuple[CampaignRow, ...]:
     """Campaigns that still owe a verdict, newest first: those that `farm resume` can go on with."""
     return _campaigns(s, campaign.c.closed_us.is_(None))
@@ -137,9 +164,7 @@ def newest(s: Session, closed: int) -> tuple[tuple[CampaignRow, ...], int]:
 
 def newest_open(s: Session) -> int:
     """The id of the newest open campaign; 0 where every campaign has its verdicts."""
-    return (
-        s.execute(sa.select(sa.func.max(campaign.c.id)).where(campaign.c.closed_us.is_(None))).scalar() or 0
-    )
+    return s.execute(NEWEST_OPEN).scalar() or 0
 
 
 def campaign_row(s: Session, campaign_id: int) -> CampaignRow:
@@ -209,15 +234,17 @@ def _demand_open(s: Session, campaign_id: int) -> None:
         raise FarmError(f"campaign {campaign_id} is {state}")
 
 
+OF_IT = job.c.campaign_id == campaign.c.id
+FINISHED = sa.select(campaign.c.id).where(
+    campaign.c.closed_us.is_(None),
+    sa.or_(campaign.c.cancelled_us.is_not(None), sa.exists().where(OF_IT)),
+    ~sa.exists().where(OF_IT, job.c.state.in_(OPEN_STATES)),
+)
+
+
 def close_finished(s: Session, now_us: int) -> tuple[int, ...]:
     """Closes every open campaign that has jobs and a verdict for each; returns their ids."""
-    mine = job.c.campaign_id == campaign.c.id
-    finished = sa.select(campaign.c.id).where(
-        campaign.c.closed_us.is_(None),
-        sa.or_(campaign.c.cancelled_us.is_not(None), sa.exists().where(mine)),
-        ~sa.exists().where(mine, job.c.state.in_(OPEN_STATES)),
-    )
-    ids = tuple(s.execute(finished).scalars())
+    ids = tuple(s.execute(FINISHED).scalars())
     if ids:
         s.execute(sa.update(campaign).where(campaign.c.id.in_(ids)).values(closed_us=now_us))
     return ids

@@ -18,14 +18,18 @@ from db.tables import fingerprint
 from kernels import codec
 from kernels.model import Device
 
+STATE = ("device_class", "name", "uuid", "fingerprint_digest", "last_seen_us")
 LAST = sa.select(
     device_table.c.fingerprint_digest, device_table.c.first_seen_us, device_table.c.last_seen_us
 ).where(device_table.c.slug == sa.bindparam("slug"))
-SEEN = (
-    sa.update(device_table)
-    .where(device_table.c.slug == sa.bindparam("which"))
-    .values(last_seen_us=sa.bindparam("seen_us"))
+THIS = sa.update(device_table).where(device_table.c.slug == sa.bindparam("which"))
+SEEN = THIS.values(last_seen_us=sa.bindparam("seen_us"))
+# An old bundle may arrive late: what a board is like now is told by the newest sighting.
+NEWER = THIS.where(device_table.c.last_seen_us <= sa.bindparam("seen_us")).values(
+    {name: sa.bindparam(f"new_{name}") for name in STATE}
 )
+EARLIER = THIS.where(device_table.c.first_seen_us > sa.bindparam("seen_us"))
+EARLIER = EARLIER.values(first_seen_us=sa.bindparam("seen_us"))
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,9 @@ def _see(s: Session, device: Device, seen_us: int) -> None:
         "last_seen_us": seen_us,
     }
     insert_new(s, device_table, [board | {"first_seen_us": seen_us}])
-    mine = device_table.c.slug == device.slug
-    # An old bundle may arrive late: what the board is like now is told by the newest sighting.
-    s.execute(sa.update(device_table).where(mine, device_table.c.last_seen_us <= seen_us).values(**board))
-    earlier = sa.update(device_table).where(mine, device_table.c.first_seen_us > seen_us)
-    s.execute(earlier.values(first_seen_us=seen_us))
+    which = {"which": device.slug, "seen_us": seen_us}
+    s.execute(NEWER, which | {f"new_{name}": board[name] for name in STATE})
+    s.execute(EARLIER, which)
     state = {
         "digest": digest,
         "device": device.slug,

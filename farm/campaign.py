@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -79,6 +79,7 @@ class Order:
     twice: float = codec.later(TWICE)  # share of the cases that two boards of a class run, where it has two
 
 
+@lru_cache(maxsize=64)
 def order_of(selection: str) -> Order:
     """The order that a campaign is stored with."""
     return codec.decode(Order, json.loads(selection))

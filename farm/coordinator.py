@@ -135,7 +135,7 @@ class Coordinator:
             return Welcome(False, reason, self.epoch, self._ttl_s)
         if self._examiner:
             self._examiner.join(message.worker_id)
-        joined = yield lambda s: self._join(s, message)
+        joined = yield Joint(self._join, message)
         self._roll.enter(message, joined)
         self.recorder.joined(message)
         return Welcome(True, "", self.epoch, self._ttl_s)
@@ -285,22 +285,24 @@ class Coordinator:
             queue.start(s, self.epoch, began, self._now_us())
         return partial(self._terms.written, began)
 
-    def _join(self, s: Session, hello: Hello) -> int:
-        """Takes the device in and makes its jobs; the newest campaign that has some of it."""
+    def _join(self, s: Session, hellos: Sequence[Hello]) -> list[int]:
+        """Takes the devices in and makes their jobs; for each the newest campaign that has some of it."""
         demand_epoch(s, self.epoch)
-        device.see(s, hello.device, self._now_us())
-        return self._add_jobs(s, hello, seen=0)
+        device.see_all(s, [(hello.device, self._now_us()) for hello in hellos])
+        return [self._add_jobs(s, hellos, seen=0)] * len(hellos)
 
-    def _add_jobs(self, s: Session, hello: Hello, seen: int) -> int:
-        """Makes the jobs that open campaigns newer than `seen` want of a board; the newest campaign's id."""
+    def _add_jobs(self, s: Session, hellos: Sequence[Hello], seen: int) -> int:
+        """Makes the jobs that open campaigns newer than `seen` want of boards; the newest campaign's id."""
         newest = max(seen, campaign.newest_open(s))
         if newest > seen:
             demand_epoch(s, self.epoch)
-            rows = campaign.open_campaigns(s)
+            rows = campaign.still_open(s)
             self._second_looks.share = max((row.twice for row in rows), default=0.0)
             for row in rows:
                 if row.id > seen and row.takes_targets:
-                    targets = targets_here(row.selection, hello.device, hello.backends)
+                    targets = chain.from_iterable(
+                        targets_here(row.selection, hello.device, hello.backends) for hello in hellos
+                    )
                     add_targets(s, row.id, targets, self._now_us())
             campaign.close_finished(s, self._now_us())  # what no board of a class can run is done at once
         return newest
@@ -312,7 +314,7 @@ class Coordinator:
 
         A campaign that was submitted since makes its jobs for the worker's device first.
         """
-        worker, joined = self._roll.known_as(hello.worker_id), self._add_jobs(s, hello, seen)
+        worker, joined = self._roll.known_as(hello.worker_id), self._add_jobs(s, [hello], seen)
         leased = queue.lease(s, self.epoch, worker, limit, self._now_us(), peers)
         if not leased and self._second_looks.are_open:
             self._second_looks.withdraw(s, peers, self._now_us())

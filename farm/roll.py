@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 
 from db import queue
 from farm.wire import worker_of
@@ -51,14 +51,17 @@ class Roll:
 
     def peers(self) -> tuple[queue.Worker, ...]:
         """The workers that are at work now, as far as one can tell."""
-        since = self._clock() - self._ttl_s
-        names = [name for name in list(self._hellos) if self._heard[name] >= since]
-        return tuple(self._known_as[name] for name in names)
+        return tuple(self._at_work())
 
     def has_another(self, hello: Hello) -> bool:
         """Whether another board of a worker's class is at work."""
         mine = hello.device
-        return any(one.device_class == mine.device_class and one.device != mine.slug for one in self.peers())
+        others = self._at_work()
+        return any(one.device_class == mine.device_class and one.device != mine.slug for one in others)
+
+    def _at_work(self) -> Iterator[queue.Worker]:
+        since = self._clock() - self._ttl_s
+        return (self._known_as[name] for name in list(self._hellos) if self._heard[name] >= since)
 
     def on(self, slugs: Set[str]) -> list[str]:
         """The ids of the workers of these boards."""

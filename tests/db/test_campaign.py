@@ -88,6 +88,15 @@ def test_a_campaign_without_jobs_stays_open(farm: Farm) -> None:
         assert [row.id for row in campaign.open_campaigns(s)] == [campaign_id]
 
 
+def test_what_a_board_that_joins_sees(farm: Farm) -> None:
+    first, second = farm.submit([case(1)]), farm.submit([case(2)])
+    with farm.database.writing() as s:
+        campaign.cancel(s, first, 30)
+        found = [(row.id, row.takes_targets) for row in campaign.still_open(s)]
+        assert found == [(second, True), (first, False)]
+        assert campaign.newest_open(s) == second
+
+
 def test_unknown_numbers_name_what_there_is(farm: Farm) -> None:
     with farm.database.reading() as s:
         with pytest.raises(UsageError, match="no campaign 7; there are none"):

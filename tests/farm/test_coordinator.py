@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -312,6 +314,29 @@ def test_who_asks_while_the_writer_is_behind_is_told_to_come_back(
     for work in works:
         work.result()
     assert len(agent.ask().leases) == submitted.jobs
+
+
+def test_workers_that_join_at_once_are_taken_in_together(
+    coordinator, make_agent, submitted: Submitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joins: list[int] = []
+    join = coordinator._join
+    monkeypatch.setattr(coordinator, "_join", lambda s, hellos: joins.append(len(hellos)) or join(s, hellos))
+    boards = [
+        replace(ANOTHER, slug=f"cpu-{n}", uuid=f"uuid-{n}", device_class=f"cpu-{n % 2}") for n in range(6)
+    ]
+    agents = [make_agent(coordinator, greet=False, device=board) for board in boards]
+    begun, held = Event(), Event()
+    coordinator._writer.put(lambda s: (begun.set(), held.wait(60)))
+    begun.wait(60)
+    with ThreadPoolExecutor(len(agents)) as pool:
+        told = [pool.submit(agent.hello) for agent in agents]
+        while coordinator._writer.waiting < len(agents):
+            time.sleep(0.01)
+        held.set()
+        assert all(future.result().accepted for future in told)
+    assert joins == [6]
+    assert coordinator.progress(submitted.campaign_id).jobs == 6 + 2 * 6  # once for each class that came
 
 
 def test_a_line_that_cannot_be_kept_ends_its_job_and_no_other(
