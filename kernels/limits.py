@@ -13,6 +13,9 @@ from kernels.benchmark import Limit
 
 ISSUED_LANES = {60: 64}  # of an SM a clock; 128 unless named
 FMA_LANES = {60: 64, 70: 64, 72: 64, 75: 64, 80: 64}  # 128 unless named
+# Dense float16 products added in float32, an SM a clock, of an architecture's fastest boards (NVIDIA's white
+# papers of GA100, GA102, AD102 and GH100); consumer boards of sm_86 and sm_89 have half. Others aren't known.
+TENSOR_MACS = {80: 1024, 86: 512, 89: 512, 90: 2048}
 L1_BYTES = 128  # of an SM a clock
 L1_FROM = 70  # sm whose L1 is known
 
@@ -23,9 +26,10 @@ class Work:
 
     nbytes: int  # read and written at least
     weights: int = 0  # decoded; 0 where there are none
-    macs: int = 0  # multiply-adds
+    macs: int = 0  # multiply-adds in float32's lanes
     instructions_per_weight: float | None = None  # of a lane, by the machine code of the build that ran
     l1_bytes_per_weight: float | None = None  # of activations, through L1
+    tensor_macs: int = 0  # multiply-adds in float16's tensor cores
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ def limits(work: Work, board: Board) -> tuple[Limit, ...]:
     if board.sm >= L1_FROM:
         add("L1", work.l1_bytes_per_weight and work.l1_bytes_per_weight * work.weights, L1_BYTES)
     add("fma", float(work.macs), FMA_LANES.get(board.sm, 128))
+    if board.sm in TENSOR_MACS:
+        add("tensor", float(work.tensor_macs), TENSOR_MACS[board.sm])
     return tuple(found)
 
 

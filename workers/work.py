@@ -13,7 +13,7 @@ from kernels.op import LaunchKernel, Matrix
 from workers.timed import BoardState
 
 X_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0}  # of one activation
-ON_TENSOR_CORES = ("mma",)  # whose multiply-adds float32's lanes don't bound
+ON_TENSOR_CORES = ("mma",)  # whose multiply-adds tensor cores do
 PER_ROW = ("block", "coalesced")  # matvecs whose every weight loads an activation of its own
 
 
@@ -26,8 +26,9 @@ def work_of(case: Case, nbytes: int, builds: Sequence[BuildRecord] = ()) -> Work
     per_weight = builds[-1].instructions_per_weight if builds and one_launch else None
     of_x = X_BYTES.get(case.x_dtype) if one_launch and case.kernel.split("_")[0] in PER_ROW else None
     batch = dict(case.shape.axes).get("batch", 1)
-    in_lanes = case.op == "mul_mm" and case.kernel not in ON_TENSOR_CORES
-    return Work(nbytes, weights, weights * batch if in_lanes else 0, per_weight, of_x)
+    macs = weights * batch if case.op == "mul_mm" else 0
+    in_lanes, in_tensor_cores = (0, macs) if case.kernel in ON_TENSOR_CORES else (macs, 0)
+    return Work(nbytes, weights, in_lanes, per_weight, of_x, in_tensor_cores)
 
 
 def board_of(device: Device, state: BoardState) -> Board:

@@ -205,6 +205,9 @@ def test_limits_of_a_3060_are_as_worked_out_by_hand() -> None:
     }
     assert limits(work, Board(86)) == ()
     assert [limit.name for limit in limits(work, replace(board, sm=61))] == ["issue"]
+    (tensor,) = limits(Work(0, tensor_macs=1 << 30), board)
+    assert (tensor.name, tensor.pass_us) == ("tensor", pytest.approx(2**30 / (512 * 28 * 1777)))
+    assert limits(Work(0, tensor_macs=1 << 30), replace(board, sm=121)) == ()  # nobody said
 
 
 def test_what_a_case_asks_is_read_off_its_matrices() -> None:
@@ -212,7 +215,9 @@ def test_what_a_case_asks_is_read_off_its_matrices() -> None:
     assert (found.weights, found.macs, found.l1_bytes_per_weight) == (9 * 96, 0, 4.0)
     product = replace(CASE, op="mul_mm", shape=Shape.of(rows=9, cols=96, batch=3))
     assert work_of(replace(product, kernel="reference"), 100).macs == 9 * 96 * 3
-    assert work_of(replace(product, kernel="mma"), 100).macs == 0
+    in_tensor_cores = work_of(replace(product, kernel="mma"), 100)
+    assert (in_tensor_cores.macs, in_tensor_cores.tensor_macs) == (0, 9 * 96 * 3)
+    assert work_of(replace(product, kernel="reference"), 100).tensor_macs == 0
     assert board_of(GPU, BoardState(sm_clock_mhz=1777)) == Board(86, 28, 1777.0, "28 SMs at 1777 MHz")
     assert bytes_of(registry.kernel("matvec/block").plan(CASE)) == 9 * 54 + 96 * 4 + 9 * 4
 
