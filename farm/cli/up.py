@@ -34,6 +34,7 @@ START_S = 180.0
 @click.option(
     "--backend", "backends", multiple=True, help="host, and cuda where there is a board, unless named."
 )
+@click.option("--no-worker", is_flag=True, help="Run no case here, only where workers join or pull.")
 @click.option("--gateway", metavar="HOST:PORT", help="Let workers in over HTTPS too; port 0: any.")
 @click.option("--cert", type=options.FILE, default="", help="With --gateway: PEM certificate chain.")
 @click.option("--key", type=options.FILE, default="", help="With --gateway: PEM private key.")
@@ -50,6 +51,8 @@ def up(foreground: bool, **words: Any) -> None:
     farm down
 
     With --gateway, workers that can't or shouldn't join Ray pull their jobs over HTTPS: farm gateway --help.
+
+    With --no-worker, kernels run on other machines alone, and none as the user who owns the database.
 
     Ray's ports listen on every interface and can't be told otherwise; they want the token in .farm/token.
     What is lost, an agent, the coordinator or Ray itself, is started again; the database has the rest.
@@ -79,8 +82,9 @@ def stay(words: dict[str, Any], gateway: str) -> None:
     from farm.cluster.head import Head, Words
 
     wanted = Words(
-        words["url"], words["host"], words["port"], words["firewalled"], tuple(words["backends"]), gateway
-    )
+        words["url"], words["host"], words["port"], words["firewalled"], tuple(words["backends"]), gateway,
+        words["no_worker"],
+    )  # fmt: skip
     Head(wanted, describe, lambda line: click.echo(f"farm: {line}", err=True)).run()
 
 

@@ -42,6 +42,7 @@ class Watch:
     backends: tuple[str, ...]
     say: Callable[..., object]  # takes a line, and what it is about by name
     clock: Callable[[], float] = time.monotonic
+    spared: str = ""  # a node that is left alone, whatever it has
     _known: set[str] = field(default_factory=set)  # nodes that were asked what they have
     _asked: dict[Any, str] = field(default_factory=dict)  # ref of a survey -> node
     _places: dict[tuple[str, str], Place] = field(default_factory=dict)  # by node and slug
@@ -51,7 +52,7 @@ class Watch:
         """Notices what came, went and died; waits that long for something to happen."""
         alive = {node["NodeID"] for node in self.ray.nodes() if node["Alive"]}
         self._forget(alive)
-        for node in alive - self._known:
+        for node in alive - self._known - {self.spared}:
             self._known.add(node)
             self._asked[self._survey(node)] = node
         self._start_due()

@@ -1,8 +1,9 @@
 """The part of a head that speaks to Ray, in a process of its own: Ray ends its driver when it ends itself.
 
-    python -m farm.cluster.driver ADDRESS PLACE [BACKEND…]      the database's URL is in FARM_DB
+    python -m farm.cluster.driver ADDRESS PLACE SPARED [BACKEND…]      the database's URL is in FARM_DB
 
-PLACE is where a gateway listens, farm.gateway.place.Place as JSON, or empty for none. Prints `gateway URL`
+PLACE is where a gateway listens, farm.gateway.place.Place as JSON, or empty for none. SPARED is not empty
+where this node works on no case itself; BACKENDs are those of every node that does. Prints `gateway URL`
 where there is one, and `ready` once jobs can be leased; SIGTERM ends it in order. Exit status: 0 stopped,
 FINAL with the reason on stdout where another Ray would not help, anything else where Ray was lost.
 """
@@ -14,8 +15,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from db.complaint import DatabaseTrouble
@@ -40,12 +42,23 @@ class HeadLost(Exception):
     """Ray's own processes are gone; everything else is in the database."""
 
 
-def main(address: str, place: str, backends: Sequence[str]) -> int:
+@dataclass(frozen=True)
+class Wanted:
+    """What a head was told that is the driver's to do."""
+
+    url: str  # of the database
+    place: str  # where a gateway listens; empty for none
+    spared: bool  # no agent on this node
+    backends: tuple[str, ...]
+
+
+def main(address: str, place: str, spared: str, *backends: str) -> int:
     """Works until stopped; the exit status."""
     stopping = threading.Event()
+    wanted = Wanted(os.environ["FARM_DB"], place, bool(spared), backends)
     try:
         with stopped_by_signals(lambda *_: stopping.set()), connected(address) as ray:
-            drive(ray, os.environ["FARM_DB"], place, tuple(backends), stopping)
+            drive(ray, wanted, stopping)
     except FarmError as error:
         print(" ".join(str(error).split()), flush=True)
         return FINAL
@@ -55,16 +68,17 @@ def main(address: str, place: str, backends: Sequence[str]) -> int:
     return 0
 
 
-def drive(ray: Any, url: str, place: str, backends: tuple[str, ...], stopping: threading.Event) -> None:
+def drive(ray: Any, wanted: Wanted, stopping: threading.Event) -> None:
     """A coordinator, an agent for every board, and a gateway where one is wanted, until stopped."""
-    coordinator = start_coordinator(ray, url, examines=True)
-    watch = Watch(ray, coordinator, backends, say)
+    coordinator = start_coordinator(ray, wanted.url, examines=True)
+    spared = ray.get_runtime_context().get_node_id() if wanted.spared else ""
+    watch = Watch(ray, coordinator, wanted.backends, say, spared=spared)
     try:
         ray.get(coordinator.tick.remote(), timeout=ANSWER_S)
     except ray.exceptions.RayError as error:
         raise FarmError(f"the coordinator did not start: {reason(error)}") from None
     try:
-        with gateway(url, place, coordinator):
+        with gateway(wanted.url, wanted.place, coordinator):
             print("ready", flush=True)
             keep_watching(ray, coordinator, watch, stopping)
     finally:
@@ -141,4 +155,4 @@ def connected(address: str) -> Iterator[Any]:
 
 if __name__ == "__main__":
     with writing_to("driver", people=sys.stderr, secrets=passwords_in(os.environ["FARM_DB"])):
-        sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))
+        sys.exit(main(*sys.argv[1:]))

@@ -45,6 +45,7 @@ class Words:
     firewalled: bool = False
     backends: tuple[str, ...] = ()
     gateway: str = ""  # farm.gateway.place.Place as JSON; empty for none
+    no_worker: bool = False  # this machine works on no case
 
 
 class Head:
@@ -145,7 +146,8 @@ class Said:
 @contextmanager
 def driver_of(address: str, database: Database, words: Words) -> Iterator[tuple[subprocess.Popen[str], Said]]:
     """A driver that ends with the block; the database's address goes by its environment, unseen by others."""
-    command = [sys.executable, "-m", "farm.cluster.driver", address, words.gateway, *words.backends]
+    spared = "spared" if words.no_worker else ""
+    command = [sys.executable, "-m", "farm.cluster.driver", address, words.gateway, spared, *words.backends]
     environ = os.environ | {"FARM_DB": address_of(database)}
     # A head that is killed takes its Ray along: a driver would go on asking it for minutes.
     dies = partial(die_with_parent, signal.SIGKILL)

@@ -11,10 +11,11 @@ def test_the_database_and_its_password_are_not_among_the_words() -> None:
         "host": "10.0.0.5",
         "port": 6379,
         "firewalled": True,
+        "no_worker": True,
         "behind_proxy": False,
         "cert": "",
         "backends": ("host", "twin"),
     }
     assert options_of(words) == [
-        "--host=10.0.0.5", "--port=6379", "--firewalled", "--backend=host", "--backend=twin"
+        "--host=10.0.0.5", "--port=6379", "--firewalled", "--no-worker", "--backend=host", "--backend=twin"
     ]  # fmt: skip

@@ -23,6 +23,7 @@ from farm.cluster import private, ray_home
 ROOT = Path(private.__file__).parents[2]
 SUBMIT = ("submit", "--op", "silu_mul", "--backend", "twin", "--json")
 WAIT_S = 120.0
+AGENT = b"ray::RayAgent"  # as Ray names an agent's process
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -37,6 +38,7 @@ class Story:
     left: dict[str, list[int]] = field(default_factory=dict)  # processes that outlived an end
     joined: str = ""
     command_lines: bytes = b""  # of all processes of the head, as anybody on the machine can read them
+    agents_at: list[str] = field(default_factory=list)  # who had one, the head working on nothing itself
 
     def farm(self, step: str, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         self.said[step] = subprocess.run(
@@ -78,6 +80,15 @@ def alive(pids: list[int]) -> list[int]:
     return found
 
 
+def command_lines(pid: int) -> bytes:
+    """Those of a process and all below it."""
+    found = b""
+    for each in ray_home.descendants(pid):
+        with suppress(OSError):  # it may have ended meanwhile
+            found += Path(f"/proc/{each}/cmdline").read_bytes()
+    return found
+
+
 def ray_start(head: int) -> int:
     """The process `ray start --head` below a supervisor."""
     for pid in ray_home.descendants(head):
@@ -95,9 +106,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         assert story.said["up"].returncode == 0, story.said["up"].stderr + story.log()
         for name in ("token", "head.json"):
             story.modes[name] = stat.S_IMODE((story.folder / ".farm" / name).stat().st_mode)
-        for pid in ray_home.descendants(int(str(story.head["pid"]))):
-            with suppress(OSError):  # it may have ended meanwhile
-                story.command_lines += Path(f"/proc/{pid}/cmdline").read_bytes()
+        story.command_lines = command_lines(int(str(story.head["pid"])))
         story.farm("again", "up", "--port", "0")
         address = str(story.head["address"])
         tokens = tokens_of(story)
@@ -110,7 +119,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         pull(story)
         kill_supervisor(story)
         story.farm("orphan", *SUBMIT, "--family", "onehot", "--detach")
-        story.farm("up again", "up", "--port", address.rpartition(":")[2], "--backend", "twin")
+        story.farm("up again", "up", "--port", address.rpartition(":")[2], "--backend", "twin", "--no-worker")
         story.farm("third", "resume", "--json")
         end(story, member)
         yield story
@@ -188,7 +197,10 @@ def kill_supervisor(story: Story) -> None:
 
 def end(story: Story, member: subprocess.Popen[bytes]) -> None:
     wait_until(lambda: times_joined(story) == 3, "joined once more")
-    below = [*ray_home.descendants(int(str(story.head["pid"]))), *ray_home.descendants(member.pid)]
+    head = int(str(story.head["pid"]))
+    places = {"head": head, "member": member.pid}
+    story.agents_at = [name for name, pid in places.items() if AGENT in command_lines(pid)]
+    below = [*ray_home.descendants(head), *ray_home.descendants(member.pid)]
     story.farm("down", "down")
     member.send_signal(signal.SIGINT)
     story.said["member"] = subprocess.CompletedProcess((), member.wait(60))
@@ -248,6 +260,10 @@ def test_a_worker_comes_in_by_the_heads_own_gateway(story: Story) -> None:
     assert "farm: gateway at http://127.0.0.1:" in story.said["up"].stderr
     assert story.said["pull"].returncode == 0, story.said["pull"].stderr
     assert story.said["pull"].stderr.endswith("\nworkers: 2 cases ran\n")  # its exam; nothing else was left
+
+
+def test_a_head_without_a_worker_runs_nothing_itself(story: Story) -> None:
+    assert story.agents_at == ["member"]
 
 
 def test_no_job_is_without_a_verdict_in_the_database(story: Story) -> None:

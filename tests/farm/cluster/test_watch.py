@@ -154,3 +154,11 @@ def test_a_survey_that_fails_is_told(scene: Scene) -> None:
     scene.look(2)
     assert scene.said == ["a node can't say what it has: AnyRayError: no worker process"]
     assert scene.ray.started == []
+
+
+def test_a_spared_node_has_no_agent_and_others_have(scene: Scene) -> None:
+    scene.watch.spared = "head"
+    scene.joins("head", BOARD)
+    scene.joins("n1", BOARD)
+    scene.look(5)
+    assert scene.ray.started == [("cpu-a", "n1")]
