@@ -141,9 +141,9 @@ class Coordinator:
         return Welcome(True, "", self.epoch, self._ttl_s)
 
     def lease_steps(self, message: Ask) -> Steps[Leases]:
-        """Waiting jobs for the worker's device, dated from now; none while the writer is behind."""
+        """Waiting jobs for the worker's device, from now on; at a second try while the writer is behind."""
         hello = self._known(message.worker_id, message.epoch)
-        if (waiting := self._writer.waiting) >= BEHIND:
+        if (waiting := self._writer.waiting) >= BEHIND and self._roll.puts_off(hello.worker_id):
             return Leases((), min(MOST_RETRY_S, 2 * RETRY_AFTER_S * waiting / BEHIND), drained=False)
         yield from self._reap_steps()
         if self._examiner and self._examiner.is_due(hello):

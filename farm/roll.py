@@ -22,6 +22,7 @@ class Roll:
         self._known_as: dict[str, queue.Worker] = {}  # the same, as the queue sees them
         self._joined: dict[str, int] = {}  # worker id -> the newest campaign that knows its device
         self._heard: dict[str, float] = {}  # when each worker called last
+        self._put_off: set[str] = set()  # workers that were told to ask later
 
     def __contains__(self, worker_id: object) -> bool:
         return worker_id in self._hellos
@@ -37,6 +38,14 @@ class Roll:
         """The hello of a worker that calls now."""
         self._heard[worker_id] = self._clock()
         return self._hellos[worker_id]
+
+    def puts_off(self, worker_id: str) -> bool:
+        """Whether a worker is to ask later; not twice running, so that no chance leaves one without work."""
+        if worker_id in self._put_off:
+            self._put_off.discard(worker_id)
+            return False
+        self._put_off.add(worker_id)
+        return True
 
     def known_as(self, worker_id: str) -> queue.Worker:
         return self._known_as[worker_id]
