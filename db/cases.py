@@ -2,7 +2,7 @@
 
 store_cases(s, cases) · case_by_id(s, "3f2a") -> Case
 known_inputs(s, keys) -> {inputs_key: inputs_digest} · remember_inputs(s, {inputs_key: inputs_digest})
-kernels_of(s, campaign_id) -> {"matvec/block"}
+kernels_of(s, campaign_id) -> {"matvec/block"} · asked_for(s, case_ids) -> those of campaigns here
 inputs_key(case) · case_of(case_json)      # each worked out once per process
 """
 
@@ -15,7 +15,7 @@ from functools import lru_cache
 import sqlalchemy as sa
 
 from db.session import Session, insert_new
-from db.tables import cases, fixture, planned
+from db.tables import campaign, cases, fixture, planned
 from kernels import codec
 from kernels.errors import UsageError
 from kernels.model import Case
@@ -43,6 +43,13 @@ def kernels_of(s: Session, campaign_id: int) -> frozenset[str]:
     query = sa.select(cases.c.case_json).join(planned, planned.c.case_id == cases.c.case_id)
     found = map(json.loads, s.execute(query.where(planned.c.campaign_id == campaign_id)).scalars())
     return frozenset(f"{case['op']}/{case['kernel']}" for case in found)
+
+
+def asked_for(s: Session, case_ids: Iterable[str]) -> set[str]:
+    """Those of the cases that a campaign here has: the others came with a worker's lines or a bundle's."""
+    here = planned.c.campaign_id.in_(sa.select(campaign.c.id))  # by campaign and case, as the index has them
+    query = sa.select(planned.c.case_id).where(here, planned.c.case_id.in_(list(case_ids))).distinct()
+    return set(s.execute(query).scalars())
 
 
 def known_inputs(s: Session, keys: Iterable[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from db import agreement, trust
 from db.agreement import Board, Meeting
+from db.cases import asked_for
 from db.session import Session
 from farm.exam import settles
 from kernels.evidence import Evidence
@@ -25,24 +26,25 @@ class Settled:
 
 
 def settle(s: Session, lines: Iterable[Evidence], now_us: int) -> Settled:
-    """Notes who agreed and sets aside whose output isn't the twin's, each board once."""
+    """Notes who agreed and sets aside whose output isn't the twin's, each board once.
+
+    The twin runs cases that a campaign asked for: one that a worker made up may be none that can run.
+    """
     met = agreement.meetings(s, lines)
     agreement.note(s, met, now_us)
     differing = [one for one in met if one.differing]
+    ours = asked_for(s, {one.line.case_id for one in differing}) if differing else set()
+    settled = [one for one in differing if one.line.case_id in ours and settles(one.line)]
     aside: dict[str, str] = {}
-    for one in filter(_can_be_settled, differing):
+    for one in settled:
         for slug, reason in _wrong(one):
             if slug not in aside:
                 trust.set_aside(s, slug, reason, now_us)
                 aside[slug] = reason
     unsettled = {
-        board.slug for one in differing if not _can_be_settled(one) for board in (_own(one), *one.differing)
+        board.slug for one in differing if one not in settled for board in (_own(one), *one.differing)
     }
     return Settled(tuple(aside.items()), frozenset(unsettled - set(aside)))
-
-
-def _can_be_settled(met: Meeting) -> bool:
-    return settles(met.line)
 
 
 def _own(met: Meeting) -> Board:

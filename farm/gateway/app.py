@@ -17,6 +17,7 @@ from farm.gateway.refusals import Refusals
 from kernels.errors import FarmError
 from workers import json_calls
 from workers.clock import wall_clock
+from workers.log import printable
 from workers.protocol import Coordinator, Unreachable
 
 MOST_BYTES = 16 << 20  # of one message: 64 evidence lines are below 1 MiB
@@ -105,4 +106,6 @@ async def body(request: Request) -> str:
 
 def _plain(status: int, error: FarmError) -> Response:
     headers = {"Retry-After": str(RETRY_S)} if status in (429, 503) else {}
-    return Response(" ".join(str(error).split())[:500], status, headers, media_type="text/plain")
+    # A message may quote half a surrogate pair, which is no UTF-8.
+    line = printable(" ".join(str(error).split())[:500])
+    return Response(line, status, headers, media_type="text/plain")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field, replace
 
 from db.token import TokenRow
+from farm.wire import misfit
 from kernels.errors import FarmError
 from kernels.evidence import Evidence
 from kernels.model import Device
@@ -28,7 +29,10 @@ from workers.protocol import (
 
 TRUST = "rented"
 MOST_LEASES = 64  # in one answer
-MOST_NAMES = 4096  # attempts in one message
+# In one message. A statement takes 32,766 values, and 64 workers' lines may share a transaction.
+MOST_NAMES = 4096  # attempts, or files
+MOST_BACKENDS = 64
+MOST_LINES = 256
 
 
 class OutOfScope(FarmError):
@@ -100,6 +104,10 @@ class Guarded:
         self._ledger = ledger
 
     def hello(self, message: Hello) -> Welcome:
+        _refuse_many(message.backends, "backends", MOST_BACKENDS)
+        _refuse_many(message.files, "files", MOST_NAMES)
+        if reason := misfit(message):  # before the ledger remembers a name of any length
+            raise FarmError(reason)
         self._demand_device(message.device)
         self._ledger.claim(message.worker_id, self._token.id)
         return self._coordinator.hello(message)
@@ -110,17 +118,13 @@ class Guarded:
 
     def renew(self, message: Renew) -> Renewed:
         self._ledger.demand(message.worker_id, self._token.id)
-        for noun, names in (
-            ("held", message.held),
-            ("started", message.started),
-            ("returned", message.returned),
-        ):
-            if len(names) > MOST_NAMES:
-                raise FarmError(f"{noun}: {len(names)} attempts in one message; {MOST_NAMES} are the most")
+        for names in (message.held, message.started, message.returned):
+            _refuse_many(names, "attempts", MOST_NAMES)
         return self._coordinator.renew(message)
 
     def complete(self, message: Complete) -> Acknowledged:
         self._ledger.demand(message.worker_id, self._token.id)
+        _refuse_many(message.evidence, "lines", MOST_LINES)
         for line in message.evidence:
             self._demand_device(line.device)
         return self._coordinator.complete(replace(message, evidence=tuple(map(marked, message.evidence))))
@@ -135,6 +139,11 @@ class Guarded:
                 f"device {device.slug} ({device.device_class}) isn't covered by this token, "
                 f"which is for {self._token.devices}"
             )
+
+
+def _refuse_many(items: Sized, noun: str, most: int) -> None:
+    if len(items) > most:
+        raise FarmError(f"{len(items)} {noun} in one message, {most} are the most; send fewer at once")
 
 
 def marked(line: Evidence) -> Evidence:

@@ -16,14 +16,17 @@ from db.loss import Losses, reclaim_all
 from db.outcome import Outcome
 from db.queue import Leased, Worker
 from db.session import Database, open_database, open_existing
+from kernels.benchmark import Benchmark, Limit, Mark, Spread
+from kernels.built import BuildRecord
 from kernels.errors import FarmError
-from kernels.evidence import Comparison, Evidence, Rule, Verdict
+from kernels.evidence import Comparison, Evidence, LaunchRecord, Rule, Verdict, Worst
 from kernels.model import Build, Case, Device, Seeded, Shape
 
 BOARD = Device("cpu-0", "cpu-x86_64", "Some CPU", "uuid-0", 2, (("compiler", "g++ 12"),))
 WORKER = Worker("worker-0", BOARD.slug, BOARD.device_class, ("host",))
 HOST = Target("host", BOARD.device_class)
 SOURCE = "5" * 64
+SPREAD = Spread(3, 2.0, 1.0, 3.0, 0.5)
 PAUSE_S = 0.005  # between jobs of a head: SQLite has no queue of writers, and a newcomer must find a gap
 
 
@@ -66,6 +69,29 @@ def line(
         attempt_id=attempt_id,
     )
     return replace(made, **fields)
+
+
+def rich() -> Evidence:
+    """A line with something in every field."""
+    build = BuildRecord(
+        "matvec/block", "Q4_K", "entry", "sm_86", 256, 40, 8, 8, 0, 0, 0, 1, 0.5, "blocks", "c" * 64, 9, ""
+    )
+    return line(
+        case(1),
+        Verdict.FAIL,
+        comparison=comparison(
+            Verdict.FAIL, worst=Worst(0, "matvec/block", "out", (3,), 2.0, 1.0, 1.0, 0.1, "00ff")
+        ),
+        launches=(LaunchRecord("matvec/block", "entry", (1, 1, 1), (256, 1, 1), 0, 1024, "d", 1.5),),
+        builds=(build,),
+        frame_digest="f" * 64,
+        rule_verdict=Verdict.FAIL,
+        substitutes=("__dp4a",),
+        timings_us=(("launch", 1.0),),
+        benchmark=Benchmark(
+            SPREAD, 100, 1, 1, 1, 100, 0, 0, 0, "d", (Mark("copy", 9, SPREAD),), (Limit("copy", 1.0, "b"),)
+        ),
+    )
 
 
 def answer(leased: Leased, verdict: Verdict = Verdict.PASS, **fields: object) -> Evidence:

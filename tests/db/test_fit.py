@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,58 +13,10 @@ import sqlalchemy as sa
 from db import evidence, outcome, tables
 from db.fit import first_misfit, is_plain, unfit, unfit_worker
 from kernels import codec
-from kernels.benchmark import Benchmark, Limit, Mark, Spread
-from kernels.built import BuildRecord
 from kernels.errors import FarmError
-from kernels.evidence import Evidence, LaunchRecord, Verdict, Worst
-from tests.db.making import BOARD, Farm, answer, case, comparison, line
-
-SPREAD = Spread(3, 2.0, 1.0, 3.0, 0.5)
-NASTY: tuple[Any, ...] = (
-    "a\0b", "\ud800", "x" * 600, "'; DROP TABLE job; --", "", "\x1b[2J", -1, 2**31, 2**63, 10**400, 1e308,
-    "nan", None, True, [], {}, [[[]]],
-)  # fmt: skip
-
-
-def rich() -> Evidence:
-    """A line with something in every field."""
-    build = BuildRecord(
-        "matvec/block", "Q4_K", "entry", "sm_86", 256, 40, 8, 8, 0, 0, 0, 1, 0.5, "blocks", "c" * 64, 9, ""
-    )
-    return line(
-        case(1),
-        Verdict.FAIL,
-        comparison=comparison(
-            Verdict.FAIL, worst=Worst(0, "matvec/block", "out", (3,), 2.0, 1.0, 1.0, 0.1, "00ff")
-        ),
-        launches=(LaunchRecord("matvec/block", "entry", (1, 1, 1), (256, 1, 1), 0, 1024, "d", 1.5),),
-        builds=(build,),
-        frame_digest="f" * 64,
-        rule_verdict=Verdict.FAIL,
-        substitutes=("__dp4a",),
-        timings_us=(("launch", 1.0),),
-        benchmark=Benchmark(
-            SPREAD, 100, 1, 1, 1, 100, 0, 0, 0, "d", (Mark("copy", 9, SPREAD),), (Limit("copy", 1.0, "b"),)
-        ),
-    )
-
-
-def leaves(data: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
-    """The paths of everything in a JSON value, containers too."""
-    if path:
-        yield path
-    pairs = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    for name, item in pairs:
-        yield from leaves(item, *path, name)
-
-
-def changed(data: Any, path: tuple[Any, ...], value: Any) -> Any:
-    made = copy.deepcopy(data)
-    place = made
-    for name in path[:-1]:
-        place = place[name]
-    place[path[-1]] = value
-    return made
+from kernels.evidence import Evidence, Verdict
+from tests.changing import NASTY, changed, leaves
+from tests.db.making import BOARD, Farm, answer, case, line, rich
 
 
 def hostile(of: Evidence | None = None) -> Iterator[Evidence]:

@@ -17,7 +17,7 @@ from farm.coordinator import Coordinator
 from farm.exam import Examiner, is_question, settles
 from kernels import catalog
 from kernels.evidence import Verdict
-from kernels.model import Build, Shape
+from kernels.model import Build, Layout, Seeded, Shape
 from tests.farm.conftest import DEVICE, Clock, FakeAgent
 from workers.backends.host import Host
 from workers.board_thread import BoardThread
@@ -258,6 +258,26 @@ def test_boards_that_differ_where_the_twin_cannot_tell_are_examined_again(
     large = Shape.of(rows=4000, cols=4096)
     agents = meet(examining, (Verdict.PASS, Verdict.FAIL), ("a" * 64, "b" * 64), shape=large)
     with database.reading() as s:
+        assert [one.aside_us for one in trust.standings(s)] == [None, None]
+    assert [is_question(one.attempt_id) for agent in agents for one in agent.ask().leases] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"kinds": ("Q9_Z",)}, {"op": "ffn", "kernel": "block", "kinds": ()}, {"shape": Shape.of(n=1)},
+        {"shape": Shape.of(rows=-1, cols=32)}, {"layout": Layout(row_padding=1 << 60)},
+        {"x": Seeded("nobody", -1, 99)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_case_that_a_worker_made_up_is_not_run_by_the_head(
+    examining: Coordinator, database: Database, of: dict[str, object]
+) -> None:
+    """Its lines are stored as any other's, and the boards that differ over it are examined."""
+    agents = meet(examining, (Verdict.PASS, Verdict.PASS), ("a" * 64, "b" * 64), **of)
+    with database.reading() as s:
+        assert s.execute(sa.text("SELECT count(*) FROM evidence")).scalar() == 2
         assert [one.aside_us for one in trust.standings(s)] == [None, None]
     assert [is_question(one.attempt_id) for agent in agents for one in agent.ask().leases] == [True] * 4
 
