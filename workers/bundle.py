@@ -94,7 +94,8 @@ def _check_header(path: Path, text: bytes) -> str:
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise DamagedBundle(f"{path}: line 1: not a {FORMAT} file")
     if body != header():
-        raise DamagedBundle(f"{path}: line 1: version {body.get('version')}, want {VERSION}; update the farm")
+        version = str(body.get("version"))[:24]
+        raise DamagedBundle(f"{path}: line 1: version {version}, want {VERSION}; update the farm")
     return chain
 
 
@@ -109,8 +110,9 @@ def _unchained(path: Path, number: int, text: bytes, chain: str) -> tuple[Any, s
         raise DamagedBundle(f"{path}: line {number}: not a line of evidence; the file is refused") from None
     # The text too: a float's last digits may be changed without another value.
     if digest != wanted or text != _framed(canonical, digest).encode("ascii"):
+        told = digest[:12] if isinstance(digest, str) else "of another type"
         raise DamagedBundle(
-            f"{path}: line {number}: digest {str(digest)[:12]}, want {wanted[:12]}: this line was "
+            f"{path}: line {number}: digest {told}, want {wanted[:12]}: this line was "
             "changed, or one before it is missing; the file is refused"
         )
     return body, wanted

@@ -108,8 +108,9 @@ def open_what_was_closed() -> None:
 
 
 def say(line: str, code: int = 1) -> int:
-    """Prints `farm: line` to stderr, whatever line breaks it had, and gives the exit code back."""
-    click.echo(f"farm: {' '.join(line.split())}", err=True)
+    """Prints `farm: line` to stderr and gives the exit code back: one line, that steers no terminal."""
+    told = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(line.split()))
+    click.echo(f"farm: {told}", err=True)
     return code
 
 

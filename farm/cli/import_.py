@@ -11,6 +11,7 @@ from db.evidence import ImportReport, UnfitLine, import_lines
 from db.session import Session, open_database
 from farm import user_catalog
 from farm.cli import options
+from kernels.declared.mistake import Misdeclared
 from kernels.errors import FarmError
 from workers.bundle import Bundle, read
 from workers.clock import wall_clock
@@ -33,8 +34,6 @@ def import_(bundles: tuple[str, ...], url: str, as_json: bool) -> int:
         for name, bundle in found.items():
             if bundle.torn:
                 click.echo(f"farm: {bundle.torn}", err=True)
-            for pack in bundle.packs:
-                user_catalog.store(s, pack, wall_clock())
             report = taken_in(s, name, bundle)
             rows.append(
                 {"bundle": name, "new": report.new, "repeated": report.repeated, "torn": bool(bundle.torn)}
@@ -44,9 +43,12 @@ def import_(bundles: tuple[str, ...], url: str, as_json: bool) -> int:
 
 
 def taken_in(s: Session, name: str, bundle: Bundle) -> ImportReport:
+    """Stores a bundle's catalogs and lines; FarmError names the bundle."""
     try:
+        for pack in bundle.packs:
+            user_catalog.store(s, pack, wall_clock())
         return import_lines(s, bundle.evidence, wall_clock())
-    except UnfitLine as error:
+    except (UnfitLine, Misdeclared) as error:
         raise FarmError(f"{name}: {error}; none of the bundles is imported") from None
 
 

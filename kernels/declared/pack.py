@@ -65,19 +65,17 @@ class Pack:
 
     @classmethod
     def from_bytes(cls, data: bytes, address: str) -> Pack:
-        """The pack of `to_bytes`; FarmError where it isn't the one of that address."""
+        """The pack of `to_bytes`; FarmError where it isn't the one of that address, or there is none."""
         if hashlib.sha256(data).hexdigest() != address:
             raise FarmError(f"what came is not catalog {address[:12]}; fetch it again")
-        files: dict[str, bytes] = {}
-        at = 0
-        while at < len(data):
-            end = data.index(b"\n", at)
-            length, _, rest = data[at:end].decode("utf8").partition(" ")
-            path = rest.encode()[: int(length)].decode("utf8")
-            size = int(rest[len(path) :])
-            files[path] = data[end + 1 : end + 1 + size]
-            at = end + 1 + size
-        return cls.of(files)
+        try:
+            files = _files_in(data)
+        except ValueError:
+            files = {}
+        pack = cls.of(files)
+        if pack.to_bytes() != data:
+            raise FarmError(f"what came as catalog {address[:12]} is no catalog; have it written again")
+        return pack
 
     @cached_property
     def digest(self) -> str:
@@ -89,6 +87,24 @@ class Pack:
             if not path.endswith(DECLARATION)
         ]
         return codec.digest([told, others])
+
+
+def _files_in(data: bytes) -> dict[str, bytes]:
+    """The files that `to_bytes` wrote; ValueError or others than those where it wrote nothing of the kind."""
+    files: dict[str, bytes] = {}
+    at = 0
+    while at < len(data):
+        if reason := refuses_whole(len(files) + 1, 0):
+            raise UsageError(reason)
+        end = data.index(b"\n", at)
+        length, _, rest = data[at:end].decode("utf8").partition(" ")
+        path = rest.encode()[: int(length)].decode("utf8")
+        size = int(rest[len(path) :])
+        if size < 0:  # it would lead back to where it stands, again and again
+            raise ValueError(f"a file of {size} bytes")
+        files[path] = data[end + 1 : end + 1 + size]
+        at = end + 1 + size
+    return files
 
 
 def _told(content: bytes) -> str:

@@ -80,3 +80,17 @@ def test_a_pack_from_elsewhere_has_no_path_outside(path):
     data = f"{len(path)} {path} 1\nx".encode()
     with pytest.raises(UsageError, match="is no file inside the catalog"):
         Pack.from_bytes(data, hashlib.sha256(data).hexdigest())
+
+
+@pytest.mark.parametrize(
+    "data", [b"rows", b"x k.cu 1\na", b"4 \xff\xff 1\na", b"4 k.cu -10\n", b"4 k.cu 9\nabc", b"4 k.cu +1\na"]
+)
+def test_bytes_of_a_right_address_that_are_no_pack_are_refused(data):
+    with pytest.raises(FarmError, match="is no catalog; have it written again"):
+        Pack.from_bytes(data, hashlib.sha256(data).hexdigest())
+
+
+def test_a_pack_from_elsewhere_has_no_files_without_end():
+    data = b"".join(b"6 %04d.h 0\n" % number for number in range(MOST_FILES + 1))
+    with pytest.raises(UsageError, match="a catalog of 1,001 files, the most are 1,000"):
+        Pack.from_bytes(data, hashlib.sha256(data).hexdigest())
