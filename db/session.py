@@ -127,7 +127,7 @@ def open_database(url: str) -> Database:
 
     FarmError in one line where it is newer, no farm's, locked, damaged or out of reach.
     """
-    address = _parse(url)
+    address = parse(url)
     if address.drivername == "sqlite":
         path = Path(str(address.database))
         refuse_network(path)
@@ -140,7 +140,7 @@ def open_existing(url: str) -> Database:
 
     A file that this user may not write is opened for reading alone.
     """
-    address = _parse(url)
+    address = parse(url)
     if address.drivername != "sqlite":
         return _opened(address)
     path = Path(str(address.database))
@@ -150,7 +150,7 @@ def open_existing(url: str) -> Database:
 
 def upgrade(url: str) -> tuple[str | None, str]:
     """Brings an existing database to head; the revision before (None: it was empty) and after."""
-    address = _parse(url)
+    address = parse(url)
     if address.drivername == "sqlite":
         _demand_file(Path(str(address.database)))
     database = Database(_engine(address), shown(address))
@@ -206,7 +206,8 @@ def _without_open_password(address: sa.URL) -> sa.URL:
     return address.difference_update_query(["password"]).set(password=said)
 
 
-def _parse(url: str) -> sa.URL:
+def parse(url: str) -> sa.URL:
+    """The address that a person wrote; UsageError, in which nothing of it is quoted, where it is none."""
     try:
         address = _without_open_password(sa.make_url(url))
     except (ArgumentError, ValueError):  # of a port that is no number, too
@@ -218,6 +219,11 @@ def _parse(url: str) -> sa.URL:
         raise UsageError(f"no database of type {family!r} is supported; there are {', '.join(DRIVERS)}")
     if family == "sqlite" and address.database in (None, "", ":memory:"):
         raise UsageError("the farm's processes share a file; write sqlite:///FOLDER/farm.db")
+    if family != "sqlite" and "@" in f"{address.host}{address.database}":
+        # What stands there may be the rest of a password.
+        raise UsageError(
+            "the database URL has an @ in its host or name; in user and password write %40 for @, %2F for /"
+        )
     return address.set(drivername=DRIVERS[family])
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from farm import own
-from kernels.errors import FarmError
+from kernels.errors import FarmError, UsageError
 from kernels.model import Device
 from workers import backend
 from workers.backend import Unavailable
@@ -156,18 +156,16 @@ def dashboard(is_there: Callable[[str], bool] = lambda name: find_spec(name) is 
 
 def database(url: str) -> Check:
     """Whether rows can be written, and a database that is there is a sound one; makes nothing."""
+    # Imported late: what is asked before needs no database.
+    from db.session import parse
+
     try:
-        address = sa.make_url(url)
-    except sa.exc.ArgumentError:
-        return Check(
-            "database",
-            State.MISSING,
-            f"{url!r} is no database URL",
-            "write sqlite:///PATH, or leave --db out",
-        )
+        address = parse(url)
+    except UsageError as error:
+        return Check("database", State.MISSING, str(error), "name another with --db, or leave it out")
     if address.drivername != "sqlite":
         return _server(address)
-    path = Path(address.database or "").absolute()
+    path = Path(str(address.database)).absolute()
     if path.is_dir():
         return Check("database", State.MISSING, f"{path} is a folder", "name a file: sqlite:///PATH")
     folder = next(parent for parent in path.parents if parent.exists())
@@ -190,12 +188,13 @@ def _why_closed(folder: Path) -> str:
 
 
 def _server(address: sa.URL) -> Check:
-    shown = address.render_as_string(hide_password=True)
+    from db.session import shown  # late, as above
+
     if find_spec("psycopg") is None:
         return Check(
-            "database", State.MISSING, f"no driver for {shown}", "./run pip install -e '.[postgres]'"
+            "database", State.MISSING, f"no driver for {shown(address)}", "./run pip install -e '.[postgres]'"
         )
-    return _opens(address, shown, "start the server, or name another with --db")
+    return _opens(address, shown(address), "start the server, or name another with --db")
 
 
 def _opens(address: sa.URL, shown: str, remedy: str) -> Check:

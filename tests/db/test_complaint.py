@@ -70,6 +70,11 @@ def test_an_absent_database_is_said(postgres: Postgres, caplog) -> None:
         ("postgresql://user:{}@127.0.0.1:1/farm?frob=1", "invalid connection option"),
         ("postgresql://user:{}@host:port/farm", "that is no database URL"),
         ("mysql://user:{}@host/farm", "no database of type 'mysql'"),
+        (
+            "postgresql://user:half@{}@host/farm",
+            "has an @ in its host or name; in user and password write %40",
+        ),
+        ("postgresql://us/er:{}@host/farm", "has an @ in its host or name; in user and password write %40"),
     ],
 )
 def test_an_address_that_leads_nowhere_is_said_without_its_password(address: str, told: str, caplog) -> None:

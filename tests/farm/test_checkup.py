@@ -82,7 +82,9 @@ def test_without_ray_there_is_another_way() -> None:
         ("sqlite:///{0}/there.db", State.OK, "there.db"),
         ("sqlite:///{0}", State.MISSING, "is a folder"),
         ("sqlite:///{0}/there.db/farm.db", State.MISSING, "there.db: Not a directory"),
-        ("nonsense", State.MISSING, "'nonsense' is no database URL"),
+        ("nonsense", State.MISSING, "that is no database URL; write sqlite:///"),
+        ("sqlite://", State.MISSING, "share a file; write sqlite:///"),
+        ("mysql://u:secret@h/d", State.MISSING, "no database of type 'mysql' is supported"),
     ],
 )
 def test_a_database_must_be_a_file_that_can_be_written(
