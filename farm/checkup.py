@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -20,7 +20,7 @@ from kernels.errors import FarmError, UsageError
 from kernels.model import Device
 from workers import backend
 from workers.backend import Unavailable
-from workers.machine import cpu_name, usable_cores
+from workers.machine import UNTOLD_BYTES, cpu_name, free_bytes, usable_cores
 from workers.state import state_folder
 
 PYTHONS = ((3, 11), (3, 14))  # from, and below
@@ -213,25 +213,15 @@ def cores(count: int) -> Check:
     return Check("cores", State.OK, f"{count} usable, {cpu_name()}")
 
 
-def memory(meminfo: Path = Path("/proc/meminfo")) -> Check:
-    """What is free now; a campaign of everything peaks below MEMORY_GB."""
-    free_gb = _meminfo(meminfo).get("MemAvailable")
-    if free_gb is None:
+def memory(free: Callable[[], int] = free_bytes) -> Check:
+    """What is free now, in a container too; a campaign of everything peaks below MEMORY_GB."""
+    free_now = free()
+    if free_now >= UNTOLD_BYTES:
         return Check("memory", State.OK, "unknown: the system doesn't say")
-    found = f"{free_gb:.1f} GB free"
-    if free_gb >= MEMORY_GB:
+    found = f"{free_now / 1e9:.1f} GB free"
+    if free_now >= MEMORY_GB * 1e9:
         return Check("memory", State.OK, found)
     return Check("memory", State.LACKING, found, f"free {MEMORY_GB:g} GB, or submit fewer kinds at a time")
-
-
-def _meminfo(path: Path) -> Mapping[str, float]:
-    """Name to GB; empty where there is no such file."""
-    try:
-        lines = path.read_text(encoding="utf8").splitlines()
-    except OSError:
-        return {}
-    parts = (line.split() for line in lines if line.endswith(" kB"))
-    return {name.rstrip(":"): int(size) * 1024 / 1e9 for name, size, *_ in parts}
 
 
 def disk(folder: Path, free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free) -> Check:

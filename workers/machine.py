@@ -5,15 +5,40 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 from kernels.model import Device
 
 MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 CPUINFO = Path("/proc/cpuinfo")
 MEMINFO = Path("/proc/meminfo")
-UNTOLD_KIB = 2**50
-CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+UNTOLD_BYTES = 2**60  # a very large number
+CGROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+@dataclass(frozen=True)
+class Version:
+    """Where one version of Linux' control groups says what a group of processes may have of memory, and has.
+
+    Linux, Documentation/admin-guide: cgroup-v2.rst and cgroup-v1/memory.rst.
+    """
+
+    folder: str  # below CGROUPS
+    controller: str  # as OWN_GROUPS names it
+    limit: str
+    usage: str  # with the files that it keeps in memory, which it can let go
+    files: tuple[str, ...]  # keys of memory.stat for these
+
+
+VERSIONS = (
+    Version("", "", "memory.max", "memory.current", ("inactive_file", "active_file")),
+    Version(
+        "memory", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+        ("total_inactive_file", "total_active_file"),
+    ),
+)  # fmt: skip
 
 
 def cpu_device() -> Device:
@@ -56,19 +81,42 @@ def cpu_name() -> str:
 
 
 def free_bytes() -> int:
-    """Memory that a process could still have without swapping; a very large number where nothing tells."""
-    return _meminfo_bytes("MemAvailable")
+    """Memory that a process could still have without swapping; UNTOLD_BYTES where nothing tells."""
+    rooms = (limit - _used_bytes(version, group) for version, group, limit in _limited())
+    return max(0, min([_meminfo_bytes("MemAvailable"), *rooms]))
 
 
 def memory_bytes() -> int:
-    """Memory that there is, or that this container may have; a very large number where nothing tells."""
-    limit = _read(CGROUP_LIMIT).strip()
-    return min(_meminfo_bytes("MemTotal"), int(limit) if limit.isdigit() else 1024 * UNTOLD_KIB)
+    """Memory that there is, or that this container may have; UNTOLD_BYTES where nothing tells."""
+    return min([_meminfo_bytes("MemTotal"), *(limit for _, _, limit in _limited())])
+
+
+def _limited() -> Iterator[tuple[Version, Path, int]]:
+    """The groups around this process that have a limit, which is its bytes: its own and those above it.
+
+    In a container the root is its own group, and what OWN_GROUPS says may not be there.
+    """
+    lines = [line.split(":", 2) for line in _read(OWN_GROUPS).splitlines() if line.count(":") >= 2]
+    for version in VERSIONS:
+        named = (path for _, controllers, path in lines if version.controller in controllers.split(","))
+        own = PurePosixPath(next(named, "").strip("/"))
+        for group in (CGROUPS / version.folder / one for one in (own, *own.parents)):
+            limit = _read(group / version.limit).strip()
+            if limit.isdigit():
+                yield version, group, int(limit)
+
+
+def _used_bytes(version: Version, group: Path) -> int:
+    """What a group's processes hold and can't let go."""
+    used = _read(group / version.usage).strip()
+    lines = (line.partition(" ") for line in _read(group / "memory.stat").splitlines())
+    files = sum(int(value) for key, _, value in lines if key in version.files and value.isdigit())
+    return max(0, int(used) - files) if used.isdigit() else 0
 
 
 def _meminfo_bytes(name: str) -> int:
     lines = (line.partition(":") for line in _read(MEMINFO).splitlines())
-    return 1024 * next((int(value.split()[0]) for key, _, value in lines if key == name), UNTOLD_KIB)
+    return next((1024 * int(value.split()[0]) for key, _, value in lines if key == name), UNTOLD_BYTES)
 
 
 def _read(path: Path) -> str:

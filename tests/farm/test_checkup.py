@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from farm import checkup
 from farm.checkup import State
 from farm.cli import main
+from workers.machine import UNTOLD_BYTES
 
 
 def doctor(tmp_path: Path, *args: str) -> Result:
@@ -98,22 +99,16 @@ def test_a_database_must_be_a_file_that_can_be_written(
 
 
 @pytest.mark.parametrize(
-    ("text", "state", "found"),
+    ("free", "state", "found"),
     [
-        ("MemAvailable: 2000000 kB\n", State.LACKING, "2.0 GB free"),
-        ("MemTotal: 9 kB\nMemAvailable: 8000000 kB\n", State.OK, "8.2 GB free"),
-        ("", State.OK, "unknown"),
+        (2_048_000_000, State.LACKING, "2.0 GB free"),
+        (8_192_000_000, State.OK, "8.2 GB free"),
+        (UNTOLD_BYTES, State.OK, "unknown: the system doesn't say"),
     ],
 )
-def test_memory_is_what_is_free_now(tmp_path: Path, text: str, state: State, found: str) -> None:
-    (tmp_path / "meminfo").write_text(text)
-    check = checkup.memory(tmp_path / "meminfo")
-    assert check.state is state
-    assert found in check.found
-
-
-def test_memory_is_unknown_where_the_system_does_not_say(tmp_path: Path) -> None:
-    assert checkup.memory(tmp_path / "no").found == "unknown: the system doesn't say"
+def test_memory_is_what_is_free_now(free: int, state: State, found: str) -> None:
+    check = checkup.memory(lambda: free)
+    assert (check.state, check.found) == (state, found)
 
 
 @pytest.mark.parametrize(("free_bytes", "state"), [(2_000_000_000, State.OK), (10, State.LACKING)])
