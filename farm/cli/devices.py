@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from db import device, trust
+from db import device
 from db.device import DeviceRow
 from db.session import open_existing
+from farm import standing
 from farm.checkup import own_words
 from farm.cli import options
 from farm.records import device_record
 from farm.terminal import console, duration, shown, table
-from kernels.errors import FarmError, UnknownName
+from kernels.errors import FarmError
 from workers import backend, boards
 from workers.boards import Survey
 from workers.clock import wall_clock
@@ -48,17 +49,10 @@ def change_standing(url: str, readmit: str | None, aside: str | None) -> None:
     """Sets a board aside or readmits it, and says what that changed."""
     now_us = wall_clock()
     with open_existing(url).writing() as s:
-        known = [row.device.slug for row in device.devices(s)]
-        for slug in filter(None, (readmit, aside)):
-            if slug not in known:
-                raise UnknownName("board", slug, known)
-        if readmit:
-            trust.readmit(s, readmit, now_us)
-            click.echo(f"{readmit} may work again, after an exam", err=True)
-        if aside:
-            done = trust.set_aside(s, aside, "by hand", now_us)
-            told = f"{done.suspect} lines suspect, {len(done.requeued)} jobs run again"
-            click.echo(f"{aside} is set aside: {told}", err=True)
+        told = [standing.readmit(s, readmit, now_us)] if readmit else []
+        told += [standing.set_aside(s, aside, now_us)] if aside else []
+    for line in told:
+        click.echo(line, err=True)
 
 
 def known_devices(url: str) -> tuple[tuple[DeviceRow, ...], str]:

@@ -1,4 +1,4 @@
-"""What a visitor with the token may do: log in, steer campaigns, link bugs."""
+"""What a visitor with the token may do: log in, steer campaigns, set boards aside, link bugs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 
 from db import bug
 from db.session import Database
-from farm import steering
+from farm import standing, steering
 from farm.cell_name import find_cells
 from farm.web import explained
 from farm.web.pages import Page
@@ -49,6 +49,16 @@ def add_actions(app: FastAPI, reader: Reader, door: Door) -> None:
             raise UnknownName("action", action, list(steering.ACTIONS))
         row = steering.ACTIONS[action](database, campaign_id, wall_clock())
         return RedirectResponse(f"/campaign/{row.id}", DIFFERENT)
+
+    @app.post("/device/{slug}/{action}")
+    def stand(request: Request, slug: str, action: str) -> Response:
+        """Sets a board aside or readmits it; needs the token."""
+        door.demand_actor(request)
+        if action not in standing.ACTIONS:
+            raise UnknownName("action", action, list(standing.ACTIONS))
+        with database.writing() as s:
+            standing.ACTIONS[action](s, slug, wall_clock())
+        return RedirectResponse(f"/device/{quote(slug)}", DIFFERENT)
 
     @app.post("/bugs")
     def link(request: Request, cell: Text, url: Text) -> Response:

@@ -1,4 +1,4 @@
-"""What the token allows: campaigns are steered and bugs are linked, and what can't be done is said."""
+"""What the token allows: campaigns are steered, boards set aside, bugs linked; what can't be done is said."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from db import bug, campaign
+from db import bug, campaign, trust
 from db.job import PlannedCase, Target
 from db.session import Database, open_database
 from farm.web.app import application
@@ -64,6 +64,38 @@ def test_a_retry_of_nothing_bad_is_refused(client: TestClient) -> None:
     said = client.post("/campaign/1/retry")
     assert said.status_code == 400
     assert "campaign 1 has no job that ended" in said.text
+
+
+def test_a_board_is_set_aside_and_readmitted(client: TestClient, database: Database) -> None:
+    page = f"/device/{BOARD.slug}"
+
+    def why() -> str:
+        with database.reading() as s:
+            return trust.why_aside(s, BOARD.slug)
+
+    text = client.get(page).text
+    assert (f'action="{page}/set-aside"' in text, "/readmit" in text) == (True, False)
+    assert client.post(f"{page}/set-aside", follow_redirects=False).status_code == 303
+    assert why() == "by hand"
+    text = client.get(page).text
+    assert (f'action="{page}/readmit"' in text, "/set-aside" in text) == (True, False)
+    assert "set aside: by hand" in text
+    assert client.post(f"{page}/readmit").status_code == 200
+    assert why() == ""
+    again = client.post(f"{page}/readmit")
+    assert (again.status_code, "set aside; those that are: none" in again.text) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/device/nothing/set-aside", "no board named &#39;nothing&#39;"),
+        (f"/device/{BOARD.slug}/explode", "no action named &#39;explode&#39;; there are set-aside, readmit"),
+    ],
+)
+def test_a_board_or_an_action_that_is_not_there_is_said(client: TestClient, path: str, why: str) -> None:
+    said = client.post(path)
+    assert (said.status_code, why in said.text) == (404, True)
 
 
 def test_a_bug_is_linked_shown_and_taken_away(client: TestClient, database: Database) -> None:

@@ -141,6 +141,10 @@ def test_actions_want_the_token(visitor: TestClient) -> None:
     assert visitor.post("/campaign/1/cancel").status_code == 403
     assert visitor.post("/campaign/1/cancel", headers=BEARER).status_code == 400  # it is closed
     assert visitor.post("/campaign/1/explode", headers=BEARER).status_code == 404
+    board = f"/device/{cpu_device().slug}"
+    for action in ("set-aside", "readmit"):
+        assert visitor.post(f"{board}/{action}").status_code == 403
+    assert "<form" not in visitor.get(board).text
     assert visitor.post("/bugs", data={"cell": CELL, "url": "https://bugs.example/1"}).status_code == 403
     assert visitor.post("/bugs/1/unlink", data={"cell": CELL}).status_code == 403
     elsewhere = BEARER | {"Origin": "http://evil.example"}
