@@ -4,8 +4,8 @@ find(series) -> tuple[Step, …]              # benchmarks of one case on one bo
 of_campaigns(s, before, after) -> tuple[Step, …]
 
 A step is a change of the median between two stretches of the series that is larger than the noise of both,
-within benchmarks and from one to the next, and than a share of the level. Two benchmarks of the very same
-compiled code never make one: whatever moved between them, it wasn't the kernel.
+within benchmarks and from one to the next, and than a share of the level. Between two benchmarks of the very
+same compiled code it is noise, and told as that: whatever moved between them, it wasn't the kernel.
 """
 
 from __future__ import annotations
@@ -33,8 +33,16 @@ class Step:
     ratio: float  # of the medians, after over before: 1.2 takes a fifth longer
 
     @property
-    def is_slower(self) -> bool:
-        return self.ratio > 1
+    def is_noise(self) -> bool:
+        """Whether both timed the very same compiled code."""
+        return self.before.build_digest == self.after.build_digest != ""
+
+    @property
+    def sort(self) -> str:
+        """`slower`, `faster`, or `same code`, which is neither."""
+        if self.is_noise:
+            return "same code"
+        return "slower" if self.ratio > 1 else "faster"
 
 
 def find(series: Sequence[Timed]) -> tuple[Step, ...]:
@@ -45,7 +53,7 @@ def find(series: Sequence[Timed]) -> tuple[Step, ...]:
         before = series[max(first, at - BEFORE) : at]
         after = series[at : at + AFTER]
         ratio = _ratio(before, after)
-        if ratio and not same_code(series[at - 1], series[at]):
+        if ratio:
             found.append(Step(series[at - 1], series[at], ratio))
             first = at
     return tuple(found)
@@ -64,11 +72,6 @@ def of_campaigns(s: Session, before: int, after: int) -> tuple[Step, ...]:
         for step in steps
         if step.after.evidence_id in now and (step.after.key.device, step.after.case_id) in was
     )
-
-
-def same_code(one: Timed, other: Timed) -> bool:
-    """Whether both timed the very same compiled code."""
-    return one.build_digest == other.build_digest != ""
 
 
 def _ratio(before: Sequence[Timed], after: Sequence[Timed]) -> float:

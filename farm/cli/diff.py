@@ -55,7 +55,7 @@ def diff(before: str, after: str, fail_on: str | None, factor: float, url: str, 
     A regression is a cell that was fine and is bad, one that is bad and wasn't there, and a PASS whose worst
     element came --factor times nearer to its limit. Flaky cells are told apart, and so is what ran the very
     same compiled code, which is noise; equal sources are said. Campaigns that were timed (--bench) are told
-    apart by steps in the series of their benchmarks, too: slower is a regression.
+    apart by steps in the series of their benchmarks, too: slower is a regression, where the code is another.
     """
     with_class = not any(map(_is_device, (before, after)))
     sides = _side(before, url, with_class), _side(after, url, with_class)
@@ -68,8 +68,8 @@ def diff(before: str, after: str, fail_on: str | None, factor: float, url: str, 
         _show(found, sides)
         for step in moved:
             console().print(shown(_step_line(step)), soft_wrap=True)
-    regressed = any(one.is_regression for one in found) or any(step.is_slower for step in moved)
-    changed = bool(found or moved)
+    regressed = any(one.is_regression for one in found) or any(step.sort == "slower" for step in moved)
+    changed = bool(found) or any(not step.is_noise for step in moved)
     return 3 if (regressed if fail_on == "regression" else changed and fail_on) else 0
 
 
@@ -87,10 +87,10 @@ def _steps(before: str, after: str, url: str) -> tuple[Step, ...]:
 
 def _step_line(step: Step) -> str:
     """`slower    rtx-3060-1/cuda/matvec/block/Q4_K/default 4096x4096  310.2 -> 372.1 µs, 1.20 times`."""
-    key, sort = step.after.key, "slower" if step.is_slower else "faster"
+    key = step.after.key
     place = "/".join((key.device, key.backend, key.op, key.kernel, key.kind, key.build))
     was, now = (one.benchmark.spread.median_us for one in (step.before, step.after))
-    return f"{sort:<9} {place} {step.after.shape}  {was:,.1f} -> {now:,.1f} µs, {step.ratio:.2f} times"
+    return f"{step.sort:<9} {place} {step.after.shape}  {was:,.1f} -> {now:,.1f} µs, {step.ratio:.2f} times"
 
 
 def _step_record(step: Step) -> dict[str, Any]:
@@ -100,7 +100,8 @@ def _step_record(step: Step) -> dict[str, Any]:
         "before": step.before.evidence_id,
         "after": step.after.evidence_id,
         "ratio": step.ratio,
-        "regression": step.is_slower,
+        "same_code": step.is_noise,
+        "regression": step.sort == "slower",
     }
 
 

@@ -1,4 +1,4 @@
-"""A change of level is a step; an odd day, noise and the same compiled code are not."""
+"""A change of level is a step; an odd day and noise are none, and one of the same compiled code is noise."""
 
 from __future__ import annotations
 
@@ -55,14 +55,19 @@ def test_noise_hides_a_step_of_its_own_size() -> None:
     assert len(find(series(10, 10, 10, 12, 12, 12, mad=0.1))) == 1
 
 
-def test_the_same_compiled_code_makes_no_step() -> None:
-    assert find(series(10, 10, 10, 12, 12, 12, digests="aaaaaa")) == ()
-    assert places(find(series(10, 10, 10, 12, 12, 12, digests="aaabbb"))) == [("e3", 1.2)]
+@pytest.mark.parametrize(
+    ("digests", "sorts"),
+    [("aaabbb", ["slower"]), ("aaaaaa", ["same code"]), ("", ["slower"]), ("aaaabb", ["same code"])],
+)
+def test_a_step_of_the_same_compiled_code_is_noise(digests: str, sorts: list[str]) -> None:
+    found = find(series(10, 10, 10, 12, 12, 12, digests=digests))
+    assert (places(found), [step.sort for step in found]) == ([("e3", 1.2)], sorts)
 
 
 def test_campaigns_are_told_apart_by_the_steps_between_them(farm) -> None:
     database = open_database("sqlite:///.farm/farm.db")
-    ends = [stored(database, median, when) for when, median in enumerate((10.0, 10.1, 12.0, 12.1), 1)]
+    medians = (10.0, 10.1, 12.0, 12.1)
+    ends = [stored(database, median, when) for when, median in enumerate(medians, 1)]
     database.close()
     moved = farm("diff", str(ends[1]), str(ends[2]), "--fail-on", "regression")
     assert moved.exit_code == 3
@@ -71,6 +76,22 @@ def test_campaigns_are_told_apart_by_the_steps_between_them(farm) -> None:
     assert (same.exit_code, "slower" in same.stdout) == (0, False)
     (step,) = json.loads(farm("diff", str(ends[1]), str(ends[2]), "--json").stdout)["steps"]
     assert (step["shape"], step["regression"], round(step["ratio"], 2)) == ("3x256", True, 1.2)
+
+
+def test_a_step_of_the_same_code_is_shown_and_is_no_regression(farm) -> None:
+    database = open_database("sqlite:///.farm/farm.db")
+    before, after = (stored(database, median, when) for when, median in ((1, 10.0), (2, 12.0)))
+    with database.writing() as s:
+        s.exec_driver_sql("UPDATE benchmark SET build_digest = ?", ("c" * 64,))
+    database.close()
+    for fail_on in ("regression", "change"):
+        told = farm("diff", str(before), str(after), "--fail-on", fail_on)
+        assert told.exit_code == 0, fail_on
+        assert (
+            "same code cpu-0/host/matvec/block/Q4_K/exact 3x256  10.0 -> 12.0 µs, 1.20 times" in told.stdout
+        )
+    (step,) = json.loads(farm("diff", str(before), str(after), "--json").stdout)["steps"]
+    assert (step["same_code"], step["regression"]) == (True, False)
 
 
 def stored(database: Database, median_us: float, when: int) -> int:
