@@ -3,6 +3,7 @@
 cells(s, op="matvec", …) -> tuple[Capability, ...]     # filters are columns of the key, or device_class
 cell(s, key) -> Capability | None
 standings(s, key) -> tuple[Standing, ...]              # the verdict that counts, case by case
+oldest(s) -> {key: microseconds}                       # when the first of the lines that count ended
 fold_cells(s, keys) · rebuild(s) -> cells              # write the table
 """
 
@@ -49,6 +50,23 @@ def cell(s: Session, key: CellKey) -> Capability | None:
 def standings(s: Session, key: CellKey) -> tuple[Standing, ...]:
     """Where each case of a cell stands."""
     return tuple(stand_all(findings_of(s, [key])[key]))
+
+
+def oldest(s: Session) -> dict[CellKey, int]:
+    """By cell, the end of the oldest line that counts: all it says was seen since.
+
+    Refused cases date none unless all are; trouble that changed no verdict is no run. Reads all evidence.
+    """
+    columns = [evidence.c[name] for name in CELL]
+    trouble = evidence.c.verdict.in_([verdict.value for verdict in Verdict if not verdict.about_kernel])
+    order = [trouble, evidence.c.finished_us.desc(), evidence.c.evidence_id.desc()]
+    place = sa.func.row_number().over(partition_by=[*columns, evidence.c.case_id], order_by=order)
+    ranked = sa.select(*columns, evidence.c.verdict, evidence.c.finished_us, place.label("place"))
+    line = ranked.where(evidence.c.folded).subquery()
+    ended, cell = line.c.finished_us, [line.c[name] for name in CELL]
+    of_runs = sa.func.min(sa.case((line.c.verdict != Verdict.SKIP.value, ended)))
+    query = sa.select(*cell, sa.func.coalesce(of_runs, sa.func.min(ended))).where(line.c.place == 1)
+    return {CellKey(*row[:-1]): row[-1] for row in s.execute(query.group_by(*cell))}
 
 
 def fold_cells(s: Session, keys: Iterable[CellKey]) -> None:

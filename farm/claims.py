@@ -1,16 +1,16 @@
 """What a document claims in its marked regions, held against the matrix: nothing may say more than was run.
 
 written(text, matrix) -> text            # every region as the evidence has it
-check(text, matrix, max_age_us) -> tuple[Finding, …]     # empty where the document claims nothing else
+check(text, matrix, age) -> tuple[Finding, …]     # empty where the document claims nothing else
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 
-from db.cell import RUNGS
+from db.cell import RUNGS, CellKey
 from farm.cell_name import find_cells
 from farm.exports.md import escaped, grid
 from farm.marked import Region, exchanged, regions
@@ -28,6 +28,14 @@ DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
+class Age:
+    """How old what a document rests on may be."""
+
+    most_us: int
+    oldest_us: Mapping[CellKey, int]  # by cell that ran: the end of the oldest line that counts
+
+
+@dataclass(frozen=True)
 class Finding:
     """A claim that the evidence doesn't carry."""
 
@@ -41,9 +49,9 @@ def written(text: str, matrix: Matrix) -> str:
     return exchanged(text, lambda region: body(region, matrix))
 
 
-def check(text: str, matrix: Matrix, max_age_us: int | None = None) -> tuple[Finding, ...]:
+def check(text: str, matrix: Matrix, age: Age | None = None) -> tuple[Finding, ...]:
     """Everything that the regions claim and the evidence doesn't, region by region."""
-    return tuple(finding for region in regions(text) for finding in _findings(region, matrix, max_age_us))
+    return tuple(finding for region in regions(text) for finding in _findings(region, matrix, age))
 
 
 def body(region: Region, matrix: Matrix) -> str:
@@ -91,7 +99,7 @@ def _selected(region: Region, matrix: Matrix) -> Matrix:
     return narrow(left, Words(option("rows"), columns, option("since"), rungs))
 
 
-def _findings(region: Region, matrix: Matrix, max_age_us: int | None) -> Iterator[Finding]:
+def _findings(region: Region, matrix: Matrix, age: Age | None) -> Iterator[Finding]:
     cells = [cell for cell in counting(_cells(region, matrix)) if cell.verdict is not None]
     what = region.name or "a matrix"
     if (now := body(region, matrix)) != region.text:
@@ -103,13 +111,15 @@ def _findings(region: Region, matrix: Matrix, max_age_us: int | None) -> Iterato
     for rung in region.claims:
         if lacking := [cell for cell in _claimed(region, matrix) if rung not in cell.rungs]:
             yield Finding(region.line, f"{what} claims {rung} of {_some(lacking)}", f"no rung {rung}")
-    if max_age_us is not None:
-        oldest_us = matrix.generated_us - max_age_us
-        if old := [cell for cell in cells if (cell.last_run_us or 0) < oldest_us]:
-            when = timestamp(min(cell.last_run_us or 0 for cell in old))[:10]
-            yield Finding(
-                region.line, f"{what} shows {_some(old)}", f"nothing newer than {when}: run it again"
-            )
+    if age:
+        ended_us = {cell: age.oldest_us.get(_key(cell), 0) for cell in cells}
+        if old := [cell for cell in cells if ended_us[cell] < matrix.generated_us - age.most_us]:
+            when = timestamp(min(ended_us[cell] for cell in old))[:10]
+            yield Finding(region.line, f"{what} shows {_some(old)}", f"a case last ran {when}: run it again")
+
+
+def _key(cell: Cell) -> CellKey:
+    return CellKey(cell.device or "", cell.backend, *cell.row, cell.source_digest)
 
 
 _REMEDY = {

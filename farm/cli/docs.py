@@ -11,10 +11,11 @@ from typing import TypeVar
 
 import click
 
+from db.capability import oldest
 from db.evidence import import_lines
-from db.session import open_database, open_existing
+from db.session import Session, open_database, open_existing
 from farm import claims, user_catalog
-from farm.claims import Finding
+from farm.claims import Age, Finding
 from farm.cli import options
 from farm.cli.export import write_whole
 from farm.marked import regions
@@ -63,7 +64,7 @@ def common(command: Callable[..., int]) -> Callable[..., int]:
 def write(files: Files, bundles: Files, if_marked: bool, url: str) -> int:
     """Fill every region of FILE... from evidence; all files, or none if one is wrong."""
     texts = marked_texts(files, if_marked)
-    matrix = matrix_of(bundles, url)
+    matrix = seen_in(bundles, url, _matrix)
     new = {name: _named(name, claims.written, text, matrix) for name, text in texts.items()}
     changed = [name for name in texts if new[name] != texts[name]]
     for name in changed:
@@ -75,18 +76,20 @@ def write(files: Files, bundles: Files, if_marked: bool, url: str) -> int:
 
 @docs.command()
 @common
-@click.option("--max-age", type=click.IntRange(1, 9999), metavar="DAYS", help="Older evidence is none.")
+@click.option(
+    "--max-age", type=click.IntRange(1, 9999), metavar="DAYS", help="What a cell rests on may be no older."
+)
 @options.as_json
 def check(files: Files, bundles: Files, if_marked: bool, url: str, max_age: int | None, as_json: bool) -> int:
     """Say what the regions of FILE... claim and the evidence doesn't carry.
 
     Exit code 3 where a region is outdated, shows a cell that is stale or suspect, claims a rung that its
-    cells lack, or rests on evidence older than --max-age. Nothing is written.
+    cells lack, or has a case whose evidence is older than --max-age. Nothing is written.
     """
     texts = marked_texts(files, if_marked)
-    matrix = matrix_of(bundles, url)
-    age_us = max_age * claims.DAY_US if max_age else None
-    found = {name: _named(name, claims.check, text, matrix, age_us) for name, text in texts.items()}
+    matrix, oldest_us = seen_in(bundles, url, lambda s: (_matrix(s), oldest(s) if max_age else {}))
+    age = Age(max_age * claims.DAY_US, oldest_us) if max_age else None
+    found = {name: _named(name, claims.check, text, matrix, age) for name, text in texts.items()}
     count = sum(len(regions(text)) for text in texts.values())
     wrong = sum(map(len, found.values()))
     if as_json:
@@ -130,12 +133,16 @@ def _named(name: str, work: Callable[..., Result], *args: object) -> Result:
         raise UsageError(f"{name}:{error}") from None
 
 
-def matrix_of(bundles: Files, url: str) -> Matrix:
-    """From bundles where some are named, else from the database."""
+def _matrix(s: Session) -> Matrix:
+    return read_matrix(s, wall_clock())
+
+
+def seen_in(bundles: Files, url: str, look: Callable[[Session], Result]) -> Result:
+    """What is seen in bundles where some are named, else in the database."""
     now_us = wall_clock()
     if not bundles:
         with open_existing(url).reading() as s:
-            return read_matrix(s, now_us)
+            return look(s)
     found = [read(Path(name)) for name in bundles]
     with tempfile.TemporaryDirectory() as folder:
         database = open_database(f"sqlite:///{folder}/farm.db")
@@ -145,9 +152,9 @@ def matrix_of(bundles: Files, url: str) -> Matrix:
                     user_catalog.store(s, pack, now_us)
                 import_lines(s, bundle.evidence, now_us)
         with database.reading() as s:
-            matrix = read_matrix(s, now_us)
+            seen = look(s)
         database.close()
-    return matrix
+    return seen
 
 
 COMMAND = docs

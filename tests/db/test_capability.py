@@ -76,6 +76,31 @@ def test_folding_as_lines_come_equals_rebuilding(tmp_path: Path, made: list[Evid
     database.close()
 
 
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(made_lines)
+def test_a_cell_is_as_old_as_the_oldest_line_that_counts(tmp_path: Path, made: list[Evidence]) -> None:
+    path = tmp_path / "farm.db"
+    path.unlink(missing_ok=True)
+    database = open_database(f"sqlite:///{path}")
+    with database.writing() as s:
+        evidence.import_lines(s, made, 100)
+        found = capability.oldest(s)
+        for key in {evidence.key_of(sent) for sent in made}:
+            counted = [one.counts for one in capability.standings(s, key)]
+            ran = [one for one in counted if one.verdict is not Verdict.SKIP] or counted
+            assert found.pop(key) == min(one.finished_us for one in ran)
+    assert found == {}
+    database.close()
+
+
+def test_neither_a_newer_case_nor_trouble_makes_a_cell_younger(farm: Farm) -> None:
+    farm.complete(line(case(1)), line(case(2), finished_us=30), line(case(3), Verdict.SKIP, finished_us=5))
+    farm.complete(line(case(1), Verdict.LOST, finished_us=40))
+    with farm.database.reading() as s:
+        (cell,) = capability.cells(s)
+        assert (cell.last_run_us, capability.oldest(s)) == (40, {cell.key: 10})
+
+
 def test_folding_one_cell_leaves_its_neighbours_alone(farm: Farm) -> None:
     farm.complete(line(case(1)), line(case(1, kernel="coalesced"), Verdict.FAIL))
     farm.complete(line(case(1), finished_us=30))

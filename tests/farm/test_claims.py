@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from farm.claims import DAY_US, check, written
+from db.cell import CellKey
+from farm.claims import DAY_US, Age, check, written
 from farm.matrix import Matrix
 from kernels.errors import UsageError
 from kernels.evidence import Verdict
@@ -83,9 +84,18 @@ def test_a_rung_that_nobody_reached_is_one() -> None:
 
 
 def test_evidence_that_is_too_old_is_none() -> None:
-    assert findings(FACT, matrix(), max_age_us=2 * DAY_US) == []
-    (one,) = findings(FACT, matrix(), max_age_us=DAY_US // 2)
-    assert one[2] == "nothing newer than 2023-11-13: run it again"
+    """Whatever ran since: the oldest of the cases that a cell rests on is what counts."""
+    key = CellKey(CPU.slug, "host", "matvec", "block", "Q4_0", "exact", "now")
+    oldest_us = {key: NOW_US - 3 * DAY_US}
+    for text in (FACT, TABLE):
+        assert findings(text, matrix(), age=Age(4 * DAY_US, oldest_us)) == []
+        (one,) = findings(text, matrix(), age=Age(2 * DAY_US, oldest_us))
+        assert one[2] == "a case last ran 2023-11-11: run it again"
+
+
+def test_a_cell_whose_age_nobody_knows_is_too_old() -> None:
+    (one,) = findings(FACT, matrix(), age=Age(9999 * DAY_US, {}))
+    assert one[2] == "a case last ran 1970-01-01: run it again"
 
 
 def test_evidence_that_is_gone_leaves_the_claim_alone() -> None:

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from farm.claims import DAY_US
 from farm.cli import main
 from kernels.evidence import Verdict
-from tests.farm.lines import database_with, line_of
+from tests.farm.lines import case_of, database_with, line_of
 
 ROOT = Path(__file__).resolve().parents[2]
 EVIDENCE, PAGE = ROOT / "docs/evidence/host.jsonl", ROOT / "docs/CAPABILITIES.md"
@@ -96,6 +99,21 @@ def test_a_verdict_that_got_worse_is_found(docs: Docs, tmp_path: Path) -> None:
     assert "the evidence says 'FAIL, 1 cases" in result.stdout
 
 
+def test_an_old_case_is_found_behind_a_newer_one_and_behind_trouble(docs: Docs, tmp_path: Path) -> None:
+    now_us = time.time_ns() // 1000
+    made = [line_of(), line_of(case=case_of(rows=4)), line_of(Verdict.LOST)]
+    ended = [now_us - 40 * DAY_US, now_us - DAY_US, now_us - DAY_US]
+    (tmp_path / "aged").mkdir()
+    lines = [replace(line, started_us=us - 9, finished_us=us) for line, us in zip(made, ended, strict=True)]
+    url = database_with(tmp_path / "aged", lines)
+    words = ["docs", "check", "a.md", "--db", url]
+    assert CliRunner().invoke(main, ["docs", "write", "a.md", "--db", url]).exit_code == 0
+    assert CliRunner().invoke(main, [*words, "--max-age", "41"]).exit_code == 0
+    told = CliRunner().invoke(main, [*words, "--max-age", "39"])
+    assert (told.exit_code, told.stdout.count("\n")) == (3, 1)
+    assert f"a.md:1: {NAME} shows cpu-x86_64-aaaa/host/matvec/block/Q4_0/exact PASS; a case" in told.stdout
+
+
 def test_this_projects_pages_claim_what_their_evidence_says(docs: Docs) -> None:
     result = docs("check", "--evidence", str(EVIDENCE), str(PAGE), str(ROOT / "README.md"))
     assert (result.exit_code, result.stdout) == (0, ""), result.stdout
@@ -137,13 +155,21 @@ def test_the_action_fails_where_a_claim_has_no_evidence(docs: Docs, tmp_path: Pa
     farm = tmp_path / "kernel-farm/bin/farm"
     farm.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m farm "$@"\n')
     farm.chmod(0o755)
-    given = {"FILES": "*.md", "EVIDENCE": str(EVIDENCE), "MAX_AGE": "", "RUNNER_TEMP": str(tmp_path)}
     (tmp_path / "plain.md").unlink()
+    bundle, database = {"EVIDENCE": str(EVIDENCE)}, {"FARM_DB": f"sqlite:///{tmp_path / 'farm.db'}"}
+    assert docs("write", "a.md").exit_code == 0
+    right = (tmp_path / "a.md").read_text()  # of 1970
     codes = []
-    for text in (PAGE.read_text(encoding="utf8"), MARKED):
+    for text, given in (
+        (PAGE.read_text(encoding="utf8"), bundle),
+        (MARKED, bundle),
+        (right, database),
+        (right, database | {"MAX_AGE": "9999"}),
+    ):
         (tmp_path / "a.md").write_text(text, encoding="utf8")
+        inputs = {"FILES": "*.md", "EVIDENCE": "", "MAX_AGE": "", "RUNNER_TEMP": str(tmp_path)} | given
         ran = subprocess.run(
-            ["bash", "-ec", script["run"]], env=os.environ | given, cwd=tmp_path, check=False
+            ["bash", "-ec", script["run"]], env=os.environ | inputs, cwd=tmp_path, check=False
         )
         codes.append(ran.returncode)
-    assert codes == [0, 3]
+    assert codes == [0, 3, 0, 3]
