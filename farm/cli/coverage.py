@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
+from db import device
 from db.outcomes import reached
-from db.session import open_existing
+from db.session import Session, open_existing
 from farm import coverage as covering
 from farm import user_catalog
 from farm.cli import options
 from farm.coverage import Class, Covered
+from farm.pivot import default_backend
 from farm.terminal import console, shown, table
 from kernels import catalog
 from kernels.catalog import Selection
 from kernels.tiers import Tier
+from workers.sim.plan import is_simulated
 
 MOST = 6  # names that a line of the table lists
 
@@ -44,7 +47,8 @@ def coverage(url: str, as_json: bool, **chosen: tuple[str, ...]) -> int:
     tiers = tuple(Tier(name) for name in chosen.pop("tiers"))
     selection = Selection(tiers=tiers, **chosen)  # type: ignore[arg-type]
     with open_existing(url).reading() as s, user_catalog.searching_stored(s):
-        there = reached(s)
+        there: dict[Class, set[str]] = {place: set() for place in _boards(s)}
+        there |= reached(s)
         found = covering.cover(catalog.expand(selection), there)
     if as_json:
         click.echo(json.dumps(_document(found, list(there)), indent=1))
@@ -52,6 +56,13 @@ def coverage(url: str, as_json: bool, **chosen: tuple[str, ...]) -> int:
     asked = [f"--kind {kind}" for kind in selection.kinds] + [f"--tier {tier}" for tier in tiers]
     _show(found, list(there), asked)
     return 0
+
+
+def _boards(s: Session) -> Iterator[Class]:
+    """Where boards are that anything can be run on, whether or not they ran something yet."""
+    for row in device.devices(s):
+        if not is_simulated("", row.device.slug):
+            yield row.device.device_class, default_backend(row.device.device_class)
 
 
 def _show(found: Sequence[Covered], classes: Sequence[Class], asked: Sequence[str]) -> None:

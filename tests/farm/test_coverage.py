@@ -7,12 +7,15 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
+from db import device
+from db.session import open_existing
 from farm.cli import main
 from farm.coverage import cover
 from kernels import catalog
 from kernels.catalog import Planned, Selection
 from kernels.families import FAMILIES
 from kernels.tiers import Tier
+from tests.farm.grids import GPU
 from tests.farm.lines import case_of, database_with, line_of
 
 HOST = ("cpu-x86_64", "host")
@@ -44,6 +47,17 @@ def test_the_command_counts_and_says_what_to_submit(tmp_path: Path) -> None:
     line = "farm submit --kernel matvec/block --kind Q4_0 --backend host --device cpu-x86_64"
     assert f"{line}   # {len(rest)} cases more" in text
     assert "matvec/block: shapes on no device: " in text
+
+
+def test_a_board_that_ran_nothing_lacks_everything(tmp_path: Path) -> None:
+    url = database_with(tmp_path, [])
+    with open_existing(url).writing() as s:
+        device.see(s, GPU, 1)
+    words = ["coverage", "--db", url, "--kernel", "matvec/block", "--kind", "Q4_0"]
+    (one,) = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)["kernels"]
+    assert (one["reached"], one["would_add"]) == ({"rtx-3060/cuda": 0}, {"rtx-3060/cuda": one["cases"]})
+    text = CliRunner().invoke(main, words).stdout
+    assert f"--backend cuda --device rtx-3060   # {one['cases']} cases more" in text
 
 
 def test_a_tier_that_is_named_is_the_one_that_is_counted(tmp_path: Path) -> None:
