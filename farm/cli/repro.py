@@ -31,7 +31,8 @@ def repro(name: str, output: Path, url: str) -> int:
     python case.py
 
     The file has the text as it ran, the inputs, the flags and what each element must be. It needs numpy,
-    Linux and a C++ compiler, and nothing of the farm; its exit code is 3 where the kernel is wrong.
+    Linux, for a CPU's cell a C++ compiler and for a GPU's a board and CuPy, and nothing of the farm; its exit
+    code is 3 where the kernel is wrong.
     """
     with open_existing(url).reading() as s, user_catalog.searching_stored(s):
         if name.isascii() and name.isdigit():

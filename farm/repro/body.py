@@ -1,7 +1,7 @@
 """Runs one case of a kernel alone, as its cell ran it, and holds what comes back against what it must be.
 
-Needs Linux, numpy and a C++ compiler (CXX, g++, clang++ or c++), and nothing else. Exit code 0: it is right;
-3: it is wrong; 1: it could not be run here.
+Needs Linux, numpy and, for a CPU's cell, a C++ compiler (CXX, g++, clang++ or c++), for a GPU's a board and
+CuPy, and nothing else. Exit code 0: it is right; 3: it is wrong; 1: it could not be run here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import struct
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +76,15 @@ class Buffer:
 
     def values(self) -> np.ndarray:
         """The numbers in it, in its shape."""
-        spec, is_bf16 = self.spec, self.spec["dtype"] == "bf16"
-        dtype = np.dtype("<u2" if is_bf16 else spec["dtype"])
-        array = np.ndarray(spec["shape"], dtype, self.image, spec["offset"], spec["strides"])
-        return (array.astype("<u4") << 16).view("<f4") if is_bf16 else array
+        return numbers(self.spec, self.image)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a case is run."""
+
+    load: Callable[[dict[str, Any], Path], list[Any]]  # its texts, compiled in a folder
+    turn: Callable[[dict[str, Any], list[Any], int], dict[str, np.ndarray]]  # the judged outputs of one
 
 
 def main(case: dict[str, Any]) -> int:
@@ -117,8 +124,9 @@ def told(case: dict[str, Any]) -> int:
 def run(case: dict[str, Any]) -> str:
     """What was compared; Wrong with verdict and reason."""
     with tempfile.TemporaryDirectory() as folder:
-        modules = build(case, Path(folder))
-        outputs = [execute(case, modules, turn) for turn in range(case["turns"])]
+        way = WAYS[case["backend"]]
+        loaded = way.load(case, Path(folder))
+        outputs = [way.turn(case, loaded, turn) for turn in range(case["turns"])]
     worst, count = 0.0, 0
     for want in case["wants"]:
         ratio = compare(want, outputs[0][want["buffer"]])
@@ -132,7 +140,7 @@ def run(case: dict[str, Any]) -> str:
     return f"{count} positions compared, the worst at {worst:.4g} of its limit"
 
 
-def build(case: dict[str, Any], folder: Path) -> list[Any]:
+def libraries(case: dict[str, Any], folder: Path) -> list[Any]:
     """One loaded library per text; Wrong where the compiler refuses it."""
     command, more = compiler()
     for name, text in case["runtime"].items():
@@ -187,7 +195,7 @@ def execute(case: dict[str, Any], modules: list[Any], turn: int) -> dict[str, np
     found = {}
     for want in case["wants"]:
         buffer = buffers[want["buffer"]]
-        demand_written(buffer, turn)
+        demand_written(buffer.spec, buffer.image, turn)
         found[want["buffer"]] = buffer.values().copy()
     return found
 
@@ -208,6 +216,14 @@ def image(case: dict[str, Any], spec: dict[str, Any], turn: int) -> np.ndarray:
     return made
 
 
+def numbers(spec: dict[str, Any], image: np.ndarray) -> np.ndarray:
+    """What a buffer's (nbytes,) uint8 says, in its shape."""
+    is_bf16 = spec["dtype"] == "bf16"
+    dtype = np.dtype("<u2" if is_bf16 else spec["dtype"])
+    array = np.ndarray(spec["shape"], dtype, image, spec["offset"], spec["strides"])
+    return (array.astype("<u4") << 16).view("<f4") if is_bf16 else array
+
+
 def poison(spec: dict[str, Any], turn: int) -> int:
     word = POISONS[turn % len(POISONS)]
     if spec["dtype"] in ("f2", "bf16"):
@@ -215,14 +231,14 @@ def poison(spec: dict[str, Any], turn: int) -> int:
     return word
 
 
-def demand_written(buffer: Buffer, turn: int) -> None:
-    spec = buffer.spec
+def demand_written(spec: dict[str, Any], found: np.ndarray, turn: int) -> None:
+    """Wrong where an output's (nbytes,) uint8 still has the turn's poison."""
     if spec["dtype"] == "u1" or spec["role"] != "out" or spec["fill"] is not None:
         return
     bits = np.dtype("<u2" if spec["dtype"] in ("f2", "bf16") else "<u4")
     if spec["dtype"] not in ("f2", "bf16", "f4"):
         return
-    array = np.ndarray(spec["shape"], bits, buffer.image, spec["offset"], spec["strides"])
+    array = np.ndarray(spec["shape"], bits, found, spec["offset"], spec["strides"])
     if count := int(np.count_nonzero(array == poison(spec, turn))):
         raise Wrong(f"FAIL: {count} of {array.size} outputs never written: {spec['name']}")
 
@@ -306,3 +322,6 @@ def compare(want: dict[str, Any], got: np.ndarray) -> float:
         outside = f"({bad} of {ratio.size} outside)"
         raise Wrong(f"FAIL: element {at} of {want['buffer']} in {want['kernel']}: {figures} {outside}")
     return float(ratio.max(initial=0.0))
+
+
+WAYS: dict[str, Way] = {"host": Way(libraries, execute)}

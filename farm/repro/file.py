@@ -1,4 +1,7 @@
-"""Writes a case, its texts and what it must give into one Python file, whose program is body.py."""
+"""Writes a case, its texts and what it must give into one Python file, whose program is body.py.
+
+A GPU's has board.py behind it.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,20 @@ from kernels.expected import Expected, expected
 from kernels.inputs import images as inputs_of
 from kernels.model import BufferArg, Build, Launch, Plan
 from workers.backends.host import told_entries
+from workers.cuda import code
+from workers.cuda.errors import CUDA, TABLE, Says
 from workers.files import FileStore
 from workers.host import compiler
+from workers.nvrtc import headers
 from workers.runner import turns_of
 
 MOST_BYTES = 32 << 20  # of inputs and wants, before they are packed
 ABI = re.compile(r"^from workers\.host\.abi import .*\n", re.M)  # in body.py
+ALREADY = re.compile(r"^from (__future__|farm\.repro\.body) import .*\n", re.M)  # in board.py
+BACKENDS = ("host", "cuda")
+ARCH = "--gpu-architecture="  # a flag that the file says itself, of the board that it finds
+# What a code of CUDA's says of the kernel; the others say nothing of it.
+VERDICTS = {Says.KERNEL: "CRASH", Says.OVERRUN: "TIMEOUT", Says.REFUSED: "REJECT"}
 LINE = 100  # characters of packed data a line
 
 
@@ -36,7 +47,7 @@ class Packed:
 
     images: Mapping[str, np.ndarray]
     wants: Sequence[Expected]
-    texts: Sequence[str]  # translated for the host, one a launch source
+    texts: Sequence[str]  # for the host translated, one a launch source
     numbers: Mapping[tuple[str, str, str], int]  # kernel, kind and unit of a launch to its text
 
 
@@ -49,17 +60,18 @@ def text_of(name: str, line: Evidence, sources: Sequence[SourceText], store: Fil
     images = inputs_of(case, plan, registry.op(case.op).operands(case), store)
     _demand_small(images, plan)
     wants = expected(plan, images, case.family)
-    numbers, texts = _texts(plan, sources)
+    numbers, texts = _texts(plan, sources, line.backend)
     packed = Packed(images, wants, texts, numbers)
     head = _values(name, line, plan, packed)
-    parts = [_title(name, line), _body(), "", *_data(head, packed), "", _ending()]
+    parts = [_title(name, line), *_body(line.backend), "", *_data(head, packed), "", _ending()]
     return "\n".join(parts)
 
 
 def _demand_repeatable(line: Evidence) -> None:
-    if line.backend != "host":
+    if line.backend not in BACKENDS:
         raise UsageError(
-            f"that was run by {line.backend}; a file runs host cells alone; farm run --backend host first"
+            f"that was run by {line.backend}; a file runs cells of {' and '.join(BACKENDS)}; "
+            "farm run --backend host first"
         )
     if line.case.build is Build.CHECK:
         raise UsageError("the check build needs its checker; farm run --check --case … runs it again")
@@ -73,6 +85,8 @@ def _demand_same_launches(line: Evidence, plan: Plan) -> None:
     now = [(one.entry, one.grid, one.block, one.dynamic_shared_bytes) for one in plan.launches]
     if any(one.library for one in plan.launches):
         raise UsageError("a library does it: there is no text to put into a file")
+    if any(code.built(one) for one in plan.launches):
+        raise UsageError("it is a cubin of its catalog's: there is no text to put into a file")
     if then and then != now:
         raise FarmError("this catalog launches it otherwise than it ran; run it again, and repeat that")
 
@@ -88,8 +102,10 @@ def _demand_small(images: Mapping[str, np.ndarray], plan: Plan) -> None:
         )
 
 
-def _texts(plan: Plan, sources: Sequence[SourceText]) -> tuple[dict[tuple[str, str, str], int], list[str]]:
-    """Every launch's text as it ran, where that was kept, translated for the host."""
+def _texts(
+    plan: Plan, sources: Sequence[SourceText], backend: str
+) -> tuple[dict[tuple[str, str, str], int], list[str]]:
+    """Every launch's text as it ran, where that was kept; for the host translated."""
     kept = {(one.kernel, one.kind): one.text for one in sources}
     numbers: dict[tuple[str, str, str], int] = {}
     texts: list[str] = []
@@ -101,16 +117,20 @@ def _texts(plan: Plan, sources: Sequence[SourceText]) -> tuple[dict[tuple[str, s
         text = whole or kept.get(key[:2]) or source.text(launch.kernel, launch.kind)
         numbers[key] = len(texts)
         name = launch.unit or f"{launch.entry}.cu"
-        texts.append(compiler.translate(text, name, told_entries(launch, plan)))
+        on_host = backend == "host"
+        texts.append(compiler.translate(text, name, told_entries(launch, plan)) if on_host else text)
     return numbers, texts
 
 
 def _values(name: str, line: Evidence, plan: Plan, packed: Packed) -> dict[str, Any]:
     """All that isn't an array or a text."""
-    flags = [*compiler.COMMON, *compiler.BUILDS[line.case.build.value], *compiler.own_flags(plan.options)]
+    on_host = line.backend == "host"
+    flags = _host_flags(line, plan) if on_host else _board_flags(line)
     constants = [f"-D{key}={value}" for key, value in exp32.defines().items()]
     return {
         "name": name, "verdict": line.verdict.value, "reason": line.reason, "flags": flags,
+        "backend": line.backend, "codes": {str(row.code): VERDICTS[row.says] for row in TABLE
+                                           if row.api == CUDA and row.says in VERDICTS},
         "scheduler_flags": [*compiler.COMMON, *compiler.BUILDS["exact"], *constants],
         "link": list(compiler.LINK), "turns": max(line.repeats, turns_of(line.case, plan)),
         "deterministic": plan.deterministic,
@@ -123,6 +143,15 @@ def _values(name: str, line: Evidence, plan: Plan, packed: Packed) -> dict[str, 
     }  # fmt: skip
 
 
+def _host_flags(line: Evidence, plan: Plan) -> list[str]:
+    return [*compiler.COMMON, *compiler.BUILDS[line.case.build.value], *compiler.own_flags(plan.options)]
+
+
+def _board_flags(line: Evidence) -> list[str]:
+    """NVRTC's, as the evidence has them, but for the architecture."""
+    return [flag for flag in line.flags.split() if not flag.startswith(ARCH)]
+
+
 def _launch(launch: Launch, packed: Packed) -> dict[str, Any]:
     args = [
         ("buffer", arg.buffer) if isinstance(arg, BufferArg) else (arg.dtype, arg.value)
@@ -130,7 +159,8 @@ def _launch(launch: Launch, packed: Packed) -> dict[str, Any]:
     ]
     return {
         "entry": launch.entry, "args": args, "grid": launch.grid, "block": launch.block,
-        "shared": launch.dynamic_shared_bytes,
+        "shared": launch.dynamic_shared_bytes, "file": launch.unit or f"{launch.entry}.cu",
+        "by_name": bool(launch.unit), "headers": headers.OWN if launch.unit else {},
         "text": packed.numbers[launch.kernel, launch.kind, launch.unit],
     }  # fmt: skip
 
@@ -141,11 +171,13 @@ def _title(name: str, line: Evidence) -> str:
     return f"# {told!r}\n# {line.reason!r}\n# source {line.source_digest}\n# inputs {line.inputs_digest}"
 
 
-def _body() -> str:
-    """The program, with the structs in the place of what imports them."""
+def _body(backend: str) -> Iterator[str]:
+    """The program, with the structs in the place of what imports them; a board's way behind it."""
     program = files("farm.repro").joinpath("body.py").read_text(encoding="utf8")
     structs = files("workers.host").joinpath("abi.py").read_text(encoding="utf8").partition("\nclass ")
-    return ABI.sub(lambda _: f"{''.join(structs[1:])}\n", program)
+    yield ABI.sub(lambda _: f"{''.join(structs[1:])}\n", program)
+    if backend == "cuda":
+        yield ALREADY.sub("", files("farm.repro").joinpath("board.py").read_text(encoding="utf8"))
 
 
 def _ending() -> str:
@@ -159,7 +191,8 @@ def _data(head: Mapping[str, Any], packed: Packed) -> Iterator[str]:
         yield f"TEXT_{number} = ("
         yield from (f"    {line!r}" for line in text.splitlines(keepends=True))
         yield ")\n"
-    runtime = {name: (compiler.RUNTIME / name).read_text(encoding="utf8") for name in compiler.SOURCES}
+    names = compiler.SOURCES if head["backend"] == "host" else ()
+    runtime = {name: (compiler.RUNTIME / name).read_text(encoding="utf8") for name in names}
     yield from _packed("RUNTIME", json.dumps(runtime).encode())
     yield f"CASE = json.loads({json.dumps(head)!r})"
     yield f"CASE['texts'] = [{', '.join(f'TEXT_{number}' for number in range(len(packed.texts)))}]"

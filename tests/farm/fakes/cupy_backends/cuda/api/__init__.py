@@ -1,0 +1,1 @@
+"""Plays a package of CuPy's."""
