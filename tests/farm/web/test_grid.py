@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from farm.matrix import Row
-from farm.web import grid
+from farm.web import grid, style
+from kernels import registry
 from kernels.evidence import Verdict
 from kernels.model import Device
 from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, GPU, H200, capability, matrix_of
@@ -92,3 +94,22 @@ def test_boards_of_a_class_are_one_column() -> None:
     twin = Device("cpu-x86_64-bbbb", "cpu-x86_64", "Test CPU", "4567")
     found = [capability(), capability(Verdict.FAIL, device=twin)]
     assert grid.table(matrix_of(found, devices=(CPU, twin))).count("<td f>F") == 1
+
+
+def test_a_matrix_of_200_classes_30_kinds_and_12_kernels_is_less_than_a_megabyte() -> None:
+    kinds = [*registry.kinds(), *(f"{kind}+{kind}+Q6_K" for kind in registry.kinds())][:30]
+    rows = [
+        Row("mul_mat_id", f"coalesced_bf16_{number}", kind, "exact") for number in range(12) for kind in kinds
+    ]
+    boards = [
+        replace(GPU, slug=f"rtx-pro-6000-{number}-aaaa", device_class=f"rtx-pro-6000-{number}")
+        for number in range(200)
+    ]
+    found = [
+        capability(list(Verdict)[(place + at) % 8], board, "cuda", row, "old" if place % 3 else "now")
+        for place, row in enumerate(rows)
+        for at, board in enumerate(boards)
+    ]
+    text = grid.table(matrix_of(found, rows, boards))
+    assert text.count("<td") == 200 * 30 * 12
+    assert len(f"{style.text()}{text}".encode()) < 1_000_000
