@@ -36,6 +36,8 @@ from workers.spool import Spool
 
 BATCH = 32  # leases held at most
 SEND_MOST = 64  # evidence lines in one message
+SEND_AT = 32  # lines that are sent at once
+LINGER_S = 0.25  # between messages while cases run: one costs a coordinator more than many lines in it
 GLANCE_S = 0.5  # how often an idle agent looks whether it was asked to stop
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0)  # between tries to reach a coordinator that is away
 
@@ -86,6 +88,7 @@ class Agent:
         self._running: dict[str, Lease] = {}
         self._started: list[str] = []  # not yet reported
         self._ran = 0
+        self._send_at_s = 0.0  # on the monotonic clock: until then lines wait for others
         self._stopping = False
         self._ending = False  # slots take no more
         self._threads: list[Future[None]] = []
@@ -159,10 +162,11 @@ class Agent:
         """Sends evidence and asks for work until done; the reason if the agent is turned away."""
         while not self._is_done():
             try:
-                sent = self.send()
+                sent = self._is_time_to_send() and self.send()
                 asked = self._has_room() and self.ask()
                 if not sent and not asked:
-                    self._pause(min(self._ask_again_s or GLANCE_S, GLANCE_S))
+                    glance_s = LINGER_S if self._spool.attempts() else GLANCE_S
+                    self._pause(min(self._ask_again_s or glance_s, glance_s))
             except (StaleEpoch, Unreachable) as error:
                 if isinstance(error, Unreachable):
                     self._log.away(error)
@@ -179,6 +183,7 @@ class Agent:
         worker_id, epoch = self._who()
         answer = self._coordinator.complete(Complete(worker_id, epoch, lines))
         self._spool.acknowledge(answer.evidence_ids)
+        self._send_at_s = time.monotonic() + LINGER_S
         return bool(answer.evidence_ids)
 
     def ask(self) -> bool:
@@ -219,6 +224,12 @@ class Agent:
             few = self._batch // 2 if self._last_full else 1
             may_ask = time.monotonic() >= self._ask_at_s
             return may_ask and not self._stopping and len(self._waiting) < few
+
+    def _is_time_to_send(self) -> bool:
+        """Whether the last message was a while ago, or lines are many, or nothing runs to wait for."""
+        with self._changed:
+            idle = not self._waiting and not self._running
+        return idle or time.monotonic() >= self._send_at_s or len(self._spool.attempts()) >= SEND_AT
 
     def _is_done(self) -> bool:
         with self._changed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -120,6 +121,32 @@ def test_every_lease_gets_one_line_when_all_goes_well(spool: Spool) -> None:
     assert sorted(line.attempt_id for line in coordinator.stored) == sorted(f"a-{n}" for n in range(100))
     assert len({line.evidence_id for line in coordinator.stored}) == 100
     assert (slot.closed, spool.pending()) == (2, ())
+
+
+def test_lines_wait_for_others_while_cases_run(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.agent.LINGER_S", 60.0)
+    coordinator, slot = with_leases(100), FakeSlot(lambda request: time.sleep(0.002))
+    Agent(coordinator, HELLO, spool, lambda: slot).run()
+    sizes = [len(message.evidence) for message in coordinator.told(Complete)]
+    assert sum(sizes) == 100
+    assert len(sizes) <= 10  # the first, some of SEND_AT and more, and what the end finds
+
+
+def test_a_line_does_not_wait_for_a_case_that_takes_long(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator, sent = with_leases(3), threading.Event()
+    slots = iter([FakeSlot(), FakeSlot(lambda request: sent.wait(60))])
+
+    def complete(message: Complete) -> Acknowledged:
+        told = FakeCoordinator.complete(coordinator, message)
+        if len(coordinator.stored) == 2:
+            sent.set()
+        return told
+
+    monkeypatch.setattr(coordinator, "complete", complete)
+    assert Agent(coordinator, HELLO, spool, lambda: next(slots)).run().ran == 3
+    assert sent.is_set()
 
 
 def test_cases_run_in_children_of_their_own_when_slots_are_isolated(spool: Spool) -> None:
