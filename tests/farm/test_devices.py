@@ -47,3 +47,20 @@ def test_without_a_database_this_machine_is_still_shown(tmp_path: Path) -> None:
     assert cpu_device().slug in result.stdout
     assert "no database at" in result.stdout
     assert not list(tmp_path.iterdir())
+
+
+def test_a_board_is_set_aside_and_readmitted_by_name(tmp_path: Path) -> None:
+    url = database_with(tmp_path, [line_of()])
+    aside = devices(url, "--set-aside", "cpu-x86_64-aaaa")
+    assert (aside.exit_code, aside.stderr) == (
+        0, "cpu-x86_64-aaaa is set aside: 1 lines suspect, 0 jobs run again\n",
+    )  # fmt: skip
+    back = devices(url, "--readmit", "cpu-x86_64-aaaa")
+    assert (back.exit_code, back.stderr) == (0, "cpu-x86_64-aaaa may work again, after an exam\n")
+    for words, says in (
+        (("--readmit", "cpu-x86_64-aaaa"), "board 'cpu-x86_64-aaaa' isn't set aside; those that are: none"),
+        (("--set-aside", "nothing"), "no board named 'nothing'; there are cpu-x86_64-aaaa"),
+    ):
+        wrong = devices(url, *words)
+        assert (wrong.exit_code, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
+        assert says in wrong.stderr
