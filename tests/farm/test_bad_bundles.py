@@ -103,7 +103,7 @@ def test_levels_over_levels_refuse_the_file(farm: Farm, levels: int) -> None:
     assert not Path(".farm").exists()
 
 
-@pytest.mark.parametrize("digest", ["7", "null", "[]", "{}", '"\\u001b[2J\\ud800"'])
+@pytest.mark.parametrize("digest", ["7", "null", "[]", "{}", '"\\u0007\\u009b2J\\ud800"'])
 def test_a_digest_that_is_none_refuses_the_file(farm: Farm, digest: str) -> None:
     written([GOOD], digest)
     assert refusal(farm).startswith("line 2: digest ")

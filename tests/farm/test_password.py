@@ -145,6 +145,15 @@ def test_a_campaign_leaves_it_in_no_log_and_gives_it_to_no_child(
     assert "workers.child" in (tmp_path / "words").read_text(encoding="utf8")
 
 
+@pytest.mark.postgres
+def test_a_checkup_of_a_sound_database_shows_none_of_its_options(
+    command: Callable[..., Said], gardener: sa.URL
+) -> None:
+    url = gardener.set(password=None).update_query_dict({"password": SECRET})
+    told = command(url.render_as_string(), "doctor", "--json").out
+    assert "postgresql://gardener:***@" in told
+
+
 @pytest.mark.parametrize(
     "url",
     [
