@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from db.history import Place
-from db.session import Database, open_existing
+from db.session import Database, open_database, open_existing
 from farm.held import Holder
 from farm.web.compared import MEANINGS, Side, changes, sort_of
 from farm.web.reader import Reader
 from kernels.errors import FarmError, UsageError
 from kernels.evidence import Verdict
+from tests.db.making import Farm, answer, case
 from tests.farm.grids import CPU, GPU
 from tests.farm.lines import case_of, database_with, line_of
 
@@ -78,6 +79,18 @@ def test_boards_are_compared_by_row(reader: Reader) -> None:
 def test_a_source_is_named_by_its_first_digits(reader: Reader) -> None:
     found = reader.compare("source:abab", "at:1970-01-09")
     assert (len(found["added"]), found["same"]) == (2, 1)
+
+
+def test_campaigns_are_compared_by_what_they_found(tmp_path: Path) -> None:
+    farm = Farm(open_database(f"sqlite:///{tmp_path / 'farm.db'}"))
+    for verdict in (Verdict.PASS, Verdict.FAIL):
+        farm.submit([case()])
+        (leased,) = farm.lease()
+        farm.complete(answer(leased, verdict))
+    found = Reader(farm.database, Holder(farm.database)).compare("campaign:1", "campaign:2")
+    (broken,) = found["broken"]
+    assert (broken["before"], broken["after"]) == (Verdict.PASS, Verdict.FAIL)
+    assert (found["compared"], found["same"]) == (1, 0)
 
 
 @pytest.mark.parametrize(
