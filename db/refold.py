@@ -58,6 +58,9 @@ def grow(cell: Capability, findings: Iterable[Finding], added: Sequence[Finding]
     """The cell with the `added` lines, given all others of the same cases; None where a fold must tell."""
     if cell.verdict is not Verdict.PASS or cell.reason or not DOUBTS.isdisjoint(cell.flags):
         return None
+    # An old bad line that comes late says nothing beside the newest PASS, and may contradict an older one.
+    if not all(one.verdict in (Verdict.PASS, Verdict.SKIP) for one in added):
+        return None
     stood, new = _by_case(findings), _by_case(added)
     figures = Figures(cell)
     for case_id, lines in new.items():

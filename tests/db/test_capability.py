@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from db import capability, evidence
@@ -59,8 +59,17 @@ def expected(made: Sequence[Evidence]) -> list[Capability]:
     return [folded(*(finding_of(sent) for sent in made if evidence.key_of(sent) == key)) for key in keys]
 
 
+# The last came late: it contradicts the first, of the same state of the board, not the newest of another.
+LATE = [
+    line(case(1), device=UPDATED, finished_us=2),
+    line(case(1), finished_us=3),
+    line(case(1), Verdict.FAIL, device=UPDATED, finished_us=2),
+]
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made_lines, st.integers(1, 8))
+@example(LATE, 1)
 def test_folding_as_lines_come_equals_rebuilding(tmp_path: Path, made: list[Evidence], batch: int) -> None:
     path = tmp_path / "farm.db"
     path.unlink(missing_ok=True)

@@ -149,8 +149,8 @@ def test_what_was_only_built_has_a_table_of_kernels_and_archs() -> None:
         for row in (BLOCK, q8)
         for arch in archs[1:]
     ]
-    found[0] = replace(found[0], verdict=Verdict.REJECT, reason="no")
-    found[1] = replace(found[1], flags=("one-block", "spills"))
+    found[0] = found[0]._replace(verdict=Verdict.REJECT, reason="no")
+    found[1] = found[1]._replace(flags=("one-block", "spills"))
     text = printed(
         matrix_of([*found, capability(row=q8, device=archs[0], backend="nvrtc")], [BLOCK, q8], archs)
     )
