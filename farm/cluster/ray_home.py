@@ -64,6 +64,8 @@ def environment(token: Path, home: Path) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
+        # No port: its monitor tells whoever asks, on every interface and without the token.
+        "AUTOSCALER_METRIC_PORT": "-1",
         "FARM_STATE": str(home.absolute()),  # for actors, whatever folder they start in
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # leaves CUDA_VISIBLE_DEVICES alone
     }
