@@ -32,10 +32,6 @@ class Code:
         return key_of(cubin.digest(self.cubin), self.entry, disassembler.label())
 
 
-def is_kept(store: Store, code: Code) -> bool:
-    return store.has(code.key())
-
-
 def reading(store: Store, code: Code, arch: str, others: Iterable[Code] = ()) -> tuple[Reading, str]:
     """What a code shows, and who read it, or why nobody did.
 

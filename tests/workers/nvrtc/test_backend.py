@@ -296,8 +296,8 @@ def test_a_reading_is_the_same_alone_and_among_others(nvrtc: Nvrtc, tmp_path: Pa
     ]
     together, alone = Store(tmp_path / "together"), Store(tmp_path / "alone")
     readings.reading(together, codes[0], "sm_86", codes[1:])
-    assert readings.is_kept(together, codes[1])
-    assert not readings.is_kept(alone, codes[1])
+    assert together.has(codes[1].key())
+    assert not alone.has(codes[1].key())
     found, by = readings.reading(alone, codes[1], "sm_86")
     assert readings.reading(together, codes[1], "sm_86") == (found, by)
     assert by == disassembler.label()
