@@ -23,9 +23,10 @@ from workers.backend import NO_OPTIONS, Rejected, Unavailable
 
 RUNTIME = Path(__file__).parent / "runtime"
 SOURCES = (
-    "thread.h", "called.h", "halves.h", "mma.h", "cuda_host.h", "fibers.h", "faults.h", "shadow.h", "hooks.h",
-    "scheduler.cpp", "small_floats.h", "include/cuda_fp16.h", "include/cuda_bf16.h", "include/cuda_runtime.h",
-    "include/cuda.h", "include/device_launch_parameters.h", "include/vector_types.h",
+    "thread.h", "called.h", "halves.h", "fragments.h", "mma.h", "cuda_host.h", "fibers.h", "faults.h",
+    "shadow.h", "hooks.h", "scheduler.cpp", "small_floats.h", "include/cuda_fp16.h", "include/cuda_bf16.h",
+    "include/cuda_runtime.h", "include/cuda.h", "include/device_launch_parameters.h",
+    "include/vector_types.h",
 )  # fmt: skip
 SEARCHED = (f"-I{RUNTIME}", f"-I{RUNTIME / 'include'}")  # by a text's own #include as well
 CANDIDATES = ("g++", "clang++", "c++")
@@ -67,7 +68,10 @@ INSTRUMENTS = (
     "-g1",  # a place in the code has its line, and the lines it was inlined at
     "-gdwarf-4",  # addr2line takes one file for another in DWARF 5 of some compilers
 )
-GNU_INSTRUMENTS = ("--param=tsan-instrument-func-entry-exit=0",)
+GNU_INSTRUMENTS = (
+    "--param=tsan-instrument-func-entry-exit=0",
+    "-fno-var-tracking",  # lines are all that findings say, and this is a tenth of the time
+)
 CLANG_INSTRUMENTS = ("-mllvm", "-tsan-instrument-func-entry-exit=0")
 LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", "-Wl,--as-needed", "-Wl,-z,defs")
 GLUE = 'extern "C" __attribute__((visibility("default"))) const __host_kernel farm_kernels[] = {'

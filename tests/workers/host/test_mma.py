@@ -66,5 +66,16 @@ def test_a_lane_that_stays_away_is_a_fault(run: Callable[..., np.ndarray]) -> No
         run(TEXT.replace("MULTIPLY", f"if (threadIdx.x != 7) {CALL}"), [a, b, c], np.zeros(128, np.float32))
 
 
+def test_what_a_lane_that_does_not_exist_holds_is_no_number(run: Callable[..., np.ndarray]) -> None:
+    """Of half a warp, lanes 16 to 31 have rows 4 to 7 and 12 to 15 of A, and columns 4 to 7 of B."""
+    a, b, c = matrices()
+    got = run(TEXT.replace("MULTIPLY", CALL), [a, b, c], np.zeros(128, np.float32), block=16).reshape(16, 8)
+    there = np.arange(16) % 8 < 4
+    want = c + a.astype(np.float64) @ b.astype(np.float64)
+    assert np.array_equal(got[there, :4], want[there, :4])
+    assert np.isnan(got[there, 4:]).all()
+    assert not got[~there].any()  # nobody wrote those
+
+
 def test_a_wrong_fragment_is_among_the_wrong_kernels() -> None:
     assert [wrong.name for wrong in ZOO if wrong.kernel == "mul_mm/mma"]

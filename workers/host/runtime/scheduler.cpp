@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #endif
 #include "faults.h"
+#include "fragments.h"
 
 #ifdef FARM_CHECK
 #include "shadow.h"
@@ -308,6 +309,19 @@ unsigned __host_ballot(unsigned mask, int predicate, int line) {
       if (mask >> i & 1) warp.part_result[i] = votes;
   });
   return warp.part_result[lane];
+}
+
+void __host_multiply(__host_fragments *mine, int line) {
+  __host_thread *self = __host_self();
+  self->warp->brought[self->lane] = mine;
+  converge(self, ~0u, line, [](__host_warp &warp, unsigned mask) {
+    __host_fragments undefined, *lanes[32];  // what a lane that doesn't exist holds
+    for (float &of : undefined.sums) of = __builtin_nanf("");
+    for (float &of : undefined.a) of = __builtin_nanf("");
+    for (float &of : undefined.b) of = __builtin_nanf("");
+    for (unsigned i = 0; i < 32; i++) lanes[i] = mask >> i & 1 ? warp.brought[i] : &undefined;
+    __host_multiply_all(lanes);
+  });
 }
 
 void __host_trap(const char *what, int line) {

@@ -40,6 +40,7 @@ struct __host_warp {
   unsigned first;        // the linear index of lane 0
   unsigned part_value[32], part_result[32];
   unsigned char part_source[32];
+  struct __host_fragments *brought[32];  // to a matrix product
   unsigned long long key[32];  // line and mask of the warp function of some lanes a lane waits in
 };
 struct __host_block { dim3 grid_dim, block_dim, block_index; void *dynamic_shared; };
