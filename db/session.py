@@ -224,6 +224,10 @@ def parse(url: str) -> sa.URL:
         raise UsageError(
             "the database URL has an @ in its host or name; in user and password write %40 for @, %2F for /"
         )
+    if "sslpassword" in address.query:  # programs are told the address, and lists of processes show it
+        raise UsageError(
+            "the database URL has an sslpassword; put it into a service file and write service=NAME, or use a key without"
+        )
     return address.set(drivername=DRIVERS[family])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ CONNECT_S = 10.0
 SECRET_MODE = 0o077  # bits that a token's file must not have
 AWAY = (429, 502, 503, 504)  # the gateway is there or comes back: ask again
 DENIED = (401, 403)
+# The other end went away while keys were exchanged: it was killed, or a network was cut.
+TORN = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 def read_token(path: Path) -> str:
@@ -73,7 +76,7 @@ def carrier(url: str, secret: str, ca: str = "") -> Callable[[str, str], str]:
                 allow_redirects=False,
             )
         except requests.exceptions.SSLError as error:
-            raise FarmError(f"{address}: the certificate isn't trusted: {_last(error)}; see --ca") from None
+            raise _insecure(address, error) from None
         except (requests.exceptions.ConnectionError, requests.exceptions.Timeout) as error:
             raise Unreachable(f"{address}: {_last(error)}") from None
         except (requests.exceptions.RequestException, OSError) as error:
@@ -81,6 +84,17 @@ def carrier(url: str, secret: str, ca: str = "") -> Callable[[str, str], str]:
         return _answer(address, call, said)
 
     return carry
+
+
+def _insecure(address: str, error: requests.exceptions.SSLError) -> FarmError:
+    bottom = _bottom(error)
+    if isinstance(bottom, TORN):
+        return Unreachable(f"{address}: {_last(bottom)}")
+    if isinstance(bottom, ssl.SSLCertVerificationError):
+        return FarmError(f"{address}: the certificate isn't trusted: {_last(bottom)}; see --ca")
+    return FarmError(
+        f"{address} doesn't speak TLS as it should: {_last(bottom)}; is that the gateway's port?"
+    )
 
 
 def _answer(address: str, call: str, said: requests.Response) -> str:
@@ -94,6 +108,17 @@ def _answer(address: str, call: str, said: requests.Response) -> str:
     raise FarmError(f"{address} can't answer {call} ({said.status_code}): {line}")
 
 
+def _bottom(error: BaseException) -> BaseException:
+    """What an error is about, without the wrappings of each library above it."""
+    while within := next((one for one in _within(error) if isinstance(one, BaseException)), None):
+        error = within
+    return error
+
+
+def _within(error: BaseException) -> tuple[object, ...]:
+    return (getattr(error, "reason", None), *error.args)
+
+
 def _last(error: BaseException) -> str:
-    """What is at the bottom of an error, without the wrappings of each library above it."""
+    """An error's words in one line, of a length that can be printed."""
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -56,19 +56,35 @@ def pull(carry: Callable[[str, str], str], order: Pull, clock: Clock = time.mono
 def _wait(threads: Sequence[BoardThread], leaving: Leaving) -> FarmError | None:
     """Until all have ended, and asks them to when a limit is reached; what they were given up for."""
     given_up, asked = None, False
-    for thread in threads:
-        while not thread.ended.wait(GLANCE_S):
-            if asked:
-                continue
-            try:
-                reason = leaving.check(any(one.agent.is_busy for one in threads))
-            except FarmError as error:
-                given_up, reason = error, str(error)
-            if asked := bool(reason):
-                print(f"workers: {reason}; ends", file=sys.stderr, flush=True)
-                for one in threads:
-                    one.agent.stop()
+    living = list(threads)
+    while living:
+        living[0].ended.wait(GLANCE_S)
+        ended = [thread for thread in living if thread.ended.is_set()]
+        living = [thread for thread in living if thread not in ended]
+        if living:  # else all that failed is told in the end
+            _tell_failures(ended)
+        if asked or not living:
+            continue
+        try:
+            reason = leaving.check(any(one.agent.is_busy for one in threads))
+        except FarmError as error:
+            given_up, reason = error, str(error)
+        if asked := bool(reason):
+            print(f"workers: {reason}; ends", file=sys.stderr, flush=True)
+            for one in threads:
+                one.agent.stop()
     return given_up
+
+
+def _tell_failures(ended: Sequence[BoardThread]) -> None:
+    """Says which boards nobody works for any more, while there are others."""
+    for thread in ended:
+        if thread.failure:
+            print(
+                f"workers: {thread.name} has ended and the others go on: {thread.failure}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 class StoppingOnSignals:

@@ -74,6 +74,7 @@ def test_an_absent_database_is_said(postgres: Postgres, caplog) -> None:
             "postgresql://user:half@{}@host/farm",
             "has an @ in its host or name; in user and password write %40",
         ),
+        ("postgresql://user@host/farm?sslpassword={}", "put it into a service file and write service=NAME"),
         ("postgresql://us/er:{}@host/farm", "has an @ in its host or name; in user and password write %40"),
     ],
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -81,6 +83,40 @@ def test_a_refusal_is_final(server: HTTPServer, status: int, why: str) -> None:
 def test_nobody_there_is_unreachable() -> None:
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
         carrier("http://127.0.0.1:9", "farm_s")("lease", "{}")
+
+
+@contextmanager
+def answering(reply: bytes) -> Iterator[str]:
+    """Something that hears the first words of every client, says its own and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    heard, _ = listener.accept()
+                    with heard:
+                        heard.recv(1 << 16)
+                        heard.sendall(reply)
+                        heard.shutdown(socket.SHUT_WR)
+                        heard.recv(1 << 16)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_gateway_that_is_killed_while_keys_are_exchanged_is_waited_for() -> None:
+    with answering(b"") as url, pytest.raises(Unreachable, match="EOF occurred"):
+        carrier(url, "farm_s")("lease", "{}")
+
+
+def test_who_speaks_no_tls_is_not_waited_for() -> None:
+    with (
+        answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as url,
+        pytest.raises(FarmError, match="is that the gateway's port") as error,
+    ):
+        carrier(url, "farm_s")("lease", "{}")
+    assert not isinstance(error.value, Unreachable)
 
 
 @pytest.mark.parametrize("url", ["http://10.0.0.1:1", "http://farm.example", "http://127.0.0.1.example"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from pathlib import Path
 
 import pytest
 
+from kernels import codec
 from kernels.errors import FarmError, UsageError
 from tests.workers.test_agent import FakeCoordinator
 from workers.command import main
@@ -14,6 +16,7 @@ from workers.json_calls import answer
 from workers.leaving import Leaving, Limits
 from workers.protocol import Unreachable
 from workers.pull import Pull, pull
+from workers.sim.plan import SimPlan
 
 
 class Hours:
@@ -105,6 +108,31 @@ def test_pull_ends_when_idle_and_nothing_is_wrong(
     )
     assert ran == 0
     assert "nothing to do for 30 minutes; ends" in capsys.readouterr().err
+
+
+def test_pull_tells_at_once_of_a_board_whose_agent_failed_while_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FARM_STATE", str(tmp_path))
+    plan = tmp_path / "plan.json"
+    plan.write_text(codec.canonical(SimPlan(1)))
+    monkeypatch.setenv("FARM_SIM", str(plan))
+    monkeypatch.setenv("FARM_SIM_BOARDS", "sim-large-0,sim-small-0")
+    nothing, told, hours = FakeCoordinator(deque()), [], Hours()
+
+    def carry(call: str, text: str) -> str:
+        if threading.current_thread().name == "sim-small-0":
+            raise FarmError("no such board")
+        told.append(capsys.readouterr().err)
+        if "go on" in told[-1]:
+            hours.step_s = 600
+        return answer(nothing, call, text)
+
+    with pytest.raises(FarmError, match="sim-small-0: no such board"):
+        pull(carry, Pull(("sim",), limits=Limits(away=900, idle=30)), hours)
+    said = "".join([*told, capsys.readouterr().err])
+    assert said.count("sim-small-0 has ended and the others go on: no such board") == 1
+    assert said.index("the others go on") < said.index("nothing to do for 30 minutes; ends")
 
 
 @pytest.mark.parametrize("option", ["--minutes", "--patience-minutes", "--idle-minutes"])
