@@ -226,7 +226,8 @@ def parse(url: str) -> sa.URL:
         )
     if "sslpassword" in address.query:  # programs are told the address, and lists of processes show it
         raise UsageError(
-            "the database URL has an sslpassword; put it into a service file and write service=NAME, or use a key without"
+            "the database URL has an sslpassword; put it into a service file and write service=NAME, "
+            "or use a key without"
         )
     return address.set(drivername=DRIVERS[family])
 
