@@ -62,13 +62,15 @@ def main() -> None:
         urls = {"sqlite": f"sqlite:///{folder}/farm.db", "postgresql": postgres.empty()}
         for name, url in urls.items():
             told(f"{name}, one process", rates(url, Path(folder), threads), GOALS[name])
-        with private_ray(Path(folder)) as ray:
-            raw = told(f"raw Ray calls of {BATCH}", [raw_calls(ray) for _ in range(TURNS)], 0)
-            for name, url in urls.items():
-                ours = told(
-                    f"{name}, actors", rates(url, Path(folder), lambda *of: actors(ray, *of)), GOALS[name]
-                )
-                print(f"  {ours / raw:.2f} of raw Ray calls (goal 0.2 on sqlite)", flush=True)
+        with private_ray(Path(folder)) as ray:  # what is printed meanwhile goes to Ray's log
+            calls = [raw_calls(ray) for _ in range(TURNS)]
+            found = {
+                name: rates(url, Path(folder), lambda *of: actors(ray, *of)) for name, url in urls.items()
+            }
+        raw = told(f"raw Ray calls of {BATCH}", calls, 0)
+        for name, figures in found.items():
+            ours = told(f"{name}, actors", figures, GOALS[name])
+            print(f"  {ours / raw:.2f} of raw Ray calls (goal 0.2 on sqlite)", flush=True)
 
 
 def told(what: str, found: list[float], goal: int) -> float:

@@ -17,8 +17,7 @@ def no_op(number: int) -> None:
 
 
 if __name__ == "__main__":
-    giving = app.with_connector(SyncPsycopgConnector(conninfo=URL))
-    with giving.open():
+    with app.replace_connector(SyncPsycopgConnector(conninfo=URL)) as giving, giving.open():
         giving.schema_manager.apply_schema()
         for number in range(_done.JOBS):
             giving.configure_task("no_op").defer(number=number)

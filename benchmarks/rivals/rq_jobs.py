@@ -20,7 +20,9 @@ def no_op(number: int) -> int:
 
 
 if __name__ == "__main__":
-    server = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", SOCKET, *KEPT])
+    server = subprocess.Popen(
+        ["redis-server", "--port", "0", "--unixsocket", SOCKET, *KEPT], stdout=subprocess.DEVNULL
+    )
     while not os.path.exists(SOCKET):
         time.sleep(0.02)
     queue = Queue(connection=Redis(unix_socket_path=SOCKET))
