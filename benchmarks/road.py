@@ -130,7 +130,9 @@ def work(coordinator: Any, folder: Path, number: int) -> None:
 class RemoteAgent:
     """One agent in a process of its own."""
 
-    def ready(self) -> None: ...
+    def ready(self) -> None:
+        """What a worker's start costs, and no job."""
+        catalog.digest()
 
     def run(self, coordinator: Any, folder: str, number: int) -> None:
         # Imported here: the module imports ray.

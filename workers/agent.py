@@ -83,7 +83,11 @@ class Agent:
         self._make_slot = make_slot
         self._stays = stays
         self._batch = batch
-        self._changed = threading.Condition()  # guards all that follows
+        guard = threading.RLock()  # of all that follows
+        self._work_came = threading.Condition(guard)  # slots wait for it
+        self._news_came = threading.Condition(guard)  # the thread that talks waits for it
+        self._news = False  # of which it hasn't heard yet: a job more or less is none
+        self._over = threading.Event()  # the thread that renews waits for it
         self._waiting: deque[Lease] = deque()
         self._running: dict[str, Lease] = {}
         self._started: list[str] = []  # not yet reported
@@ -105,14 +109,15 @@ class Agent:
     @property
     def is_busy(self) -> bool:
         """Whether it has cases, or lines that nobody has acknowledged."""
-        with self._changed:
-            return bool(self._waiting or self._running or self._spool.attempts())
+        with self._news_came:
+            return bool(self._waiting or self._running or self._spool.waiting)
 
     def stop(self) -> None:
         """Finishes the running cases, gives the others back, and ends."""
-        with self._changed:
+        with self._work_came:
             self._stopping = True
-            self._changed.notify_all()
+            self._work_came.notify_all()
+            self._tell()
 
     def run(self) -> Summary:
         """Works until there is nothing more to do; raises what a slot failed of."""
@@ -124,7 +129,7 @@ class Agent:
             work = [self._work] * self.device.slots
             self._threads = [pool.submit(call) for call in (*work, self._keep_renewing)]
             for thread in self._threads:
-                thread.add_done_callback(lambda _: self._wake())
+                thread.add_done_callback(lambda _: self._tell())
             try:
                 refusal = self._talk()
             finally:
@@ -150,9 +155,7 @@ class Agent:
                 self._pause(BACKOFF_S[min(tries, len(BACKOFF_S) - 1)])
                 tries += 1
                 continue
-            with self._changed:
-                self._welcome = welcome
-                self._changed.notify_all()
+            self._welcome = welcome
             reason = "" if welcome.accepted else welcome.reason or "the coordinator gave no reason"
             self._log.greeted(reason, welcome.epoch)
             return reason
@@ -165,7 +168,7 @@ class Agent:
                 sent = self._is_time_to_send() and self.send()
                 asked = self._has_room() and self.ask()
                 if not sent and not asked:
-                    glance_s = LINGER_S if self._spool.attempts() else GLANCE_S
+                    glance_s = LINGER_S if self._spool.waiting else GLANCE_S
                     self._pause(min(self._ask_again_s or glance_s, glance_s))
             except (StaleEpoch, Unreachable) as error:
                 if isinstance(error, Unreachable):
@@ -194,14 +197,14 @@ class Agent:
         self._log.leased(answer.leases)
         for address in {lease.pack for lease in answer.leases} - {""}:
             self._hold(address)
-        with self._changed:
+        with self._news_came:
             self._last_full = len(answer.leases) >= limit
             self._drained = answer.drained and not answer.leases
             self._ask_again_s = answer.retry_after_s
             if answer.retry_after_s > GLANCE_S:
                 self._ask_at_s = time.monotonic() + answer.retry_after_s
             self._waiting.extend(answer.leases)
-            self._changed.notify_all()
+            self._work_came.notify_all()
         return bool(answer.leases)
 
     def _hold(self, address: str) -> None:
@@ -218,44 +221,52 @@ class Agent:
             self._log.without_catalog(address, error)
             print(f"workers: catalog {address[:12]} can't be had: {error}", file=sys.stderr, flush=True)
 
+    @property
+    def _few(self) -> int:
+        """So many waiting leases are enough."""
+        return self._batch // 2 if self._last_full else 1
+
     def _has_room(self) -> bool:
         """Whether it is time for more: early enough that no slot waits for the answer."""
-        with self._changed:
-            few = self._batch // 2 if self._last_full else 1
+        with self._news_came:
             may_ask = time.monotonic() >= self._ask_at_s
-            return may_ask and not self._stopping and len(self._waiting) < few
+            return may_ask and not self._stopping and len(self._waiting) < self._few
 
     def _is_time_to_send(self) -> bool:
         """Whether the last message was a while ago, or lines are many, or nothing runs to wait for."""
-        with self._changed:
+        with self._news_came:
             idle = not self._waiting and not self._running
-        return idle or time.monotonic() >= self._send_at_s or len(self._spool.attempts()) >= SEND_AT
+        return idle or time.monotonic() >= self._send_at_s or self._spool.waiting >= SEND_AT
 
     def _is_done(self) -> bool:
-        with self._changed:
+        with self._news_came:
             if self._stopping or self._has_failed():
                 return True
             idle = not self._waiting and not self._running
-        return idle and self._drained and not self._stays and not self._spool.attempts()
+        return idle and self._drained and not self._stays and not self._spool.waiting
 
     def _pause(self, seconds: float) -> None:
-        """Waits until something changes, for so long at most."""
-        with self._changed:
+        """Waits for news, for so long at most."""
+        with self._news_came:
             if not self._stopping and not self._has_failed():
-                self._changed.wait(seconds)
+                self._news_came.wait_for(lambda: self._news, seconds)
+            self._news = False
 
     def _has_failed(self) -> bool:
         """Before the end, a thread that is done has failed."""
         return any(thread.done() for thread in self._threads)
 
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+    def _tell(self) -> None:
+        """Has the thread that talks look at things again; it must not do so between any two cases."""
+        with self._news_came:
+            self._news = True
+            self._news_came.notify_all()
 
     def _end(self) -> None:
-        with self._changed:
+        with self._work_came:
             self._ending = True
-            self._changed.notify_all()
+            self._work_came.notify_all()
+        self._over.set()
 
     def _part(self) -> None:
         """Gives back what was never started and sends what is left; the spool keeps what can't be sent."""
@@ -275,8 +286,7 @@ class Agent:
     def _keep_renewing(self) -> None:
         assert self._welcome is not None  # started behind the greeting
         while not self._ending:
-            with self._changed:
-                self._changed.wait_for(lambda: self._ending, self._welcome.ttl_s / 3)
+            self._over.wait(self._welcome.ttl_s / 3)
             try:
                 if not self._ending:
                     self.renew()
@@ -286,7 +296,7 @@ class Agent:
     def renew(self) -> None:
         """Tells what is held, started and, at the end, given back; drops what was taken back."""
         worker_id, epoch = self._who()
-        with self._changed:
+        with self._news_came:
             returned = tuple(lease.attempt_id for lease in self._waiting) if self._ending else ()
             waiting = () if self._ending else tuple(lease.attempt_id for lease in self._waiting)
             started, self._started = tuple(self._started), []
@@ -294,13 +304,15 @@ class Agent:
         try:
             answer = self._coordinator.renew(Renew(worker_id, epoch, held, started, returned))
         except (StaleEpoch, Unreachable):
-            with self._changed:
+            with self._news_came:
                 self._started = [*started, *self._started]
             raise
         dropped = {*answer.dropped, *returned}
-        with self._changed:
+        with self._news_came:
             lost = [lease for lease in self._waiting if lease.attempt_id in answer.dropped]
             self._waiting = deque(lease for lease in self._waiting if lease.attempt_id not in dropped)
+        if lost:
+            self._tell()  # there is room
         self._log.lost(lost)
 
     # The threads that work.
@@ -320,22 +332,24 @@ class Agent:
 
     def _take(self, last: Case | None) -> Lease | None:
         """The next lease for a slot that ran `last`, when there is one; None at the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._ending or self._stopping or self._waiting)
+        with self._work_came:
+            self._work_came.wait_for(lambda: self._ending or self._stopping or self._waiting)
             if self._ending or self._stopping:
                 return None
             lease = choose(self._waiting, last, [held.case for held in self._running.values()])
             self._waiting.remove(lease)
             self._running[lease.attempt_id] = lease
             self._started.append(lease.attempt_id)
-            self._changed.notify_all()
+            if len(self._waiting) == self._few - 1:
+                self._tell()
             return lease
 
     def _finish(self, lease: Lease) -> None:
-        with self._changed:
+        with self._news_came:
             del self._running[lease.attempt_id]
             self._ran += 1
-            self._changed.notify_all()
+            if self._is_time_to_send():
+                self._tell()
 
 
 def request(lease: Lease, device: Device) -> Request:

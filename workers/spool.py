@@ -57,6 +57,11 @@ class Spool:
         with self._mutex:
             return tuple(evidence.attempt_id for evidence in self._pending.values())
 
+    @property
+    def waiting(self) -> int:
+        """How many lines are pending."""
+        return len(self._pending)
+
     def acknowledge(self, evidence_ids: Iterable[str]) -> None:
         """Forgets lines that are stored for good; a large file shrinks once most of it is forgotten."""
         with self._disk, self._mutex:

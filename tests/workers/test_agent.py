@@ -132,11 +132,26 @@ def test_lines_wait_for_others_while_cases_run(spool: Spool, monkeypatch: pytest
     assert len(sizes) <= 10  # the first, some of SEND_AT and more, and what the end finds
 
 
+def test_the_thread_that_talks_sleeps_between_cases(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.agent.LINGER_S", 60.0)
+    looks = []
+    agent = Agent(with_leases(100), HELLO, spool, lambda: FakeSlot(lambda request: time.sleep(0.002)))
+    is_done = agent._is_done
+    monkeypatch.setattr(agent, "_is_done", lambda: looks.append(1) or is_done())
+    assert agent.run().ran == 100
+    assert len(looks) <= 40  # some 90, were it woken by every case
+
+
 def test_a_line_does_not_wait_for_a_case_that_takes_long(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coordinator, sent = with_leases(3), threading.Event()
-    slots = iter([FakeSlot(), FakeSlot(lambda request: sent.wait(60))])
+    coordinator, sent, began = with_leases(3), threading.Event(), threading.Event()
+
+    def long(request: Request) -> None:
+        began.set()
+        sent.wait(60)
+
+    slots = iter([FakeSlot(lambda request: began.wait(60)), FakeSlot(long)])
 
     def complete(message: Complete) -> Acknowledged:
         told = FakeCoordinator.complete(coordinator, message)
