@@ -29,6 +29,7 @@ from kernels.model import Case, Device, Role
 from workers.boards import Board, executes, matches
 from workers.files import FileStore
 from workers.machine import free_bytes
+from workers.need import SMALL_BYTES
 
 BASE_DEADLINE_S = 30.0
 BENCH_S = 180.0  # for drawing and carrying copies, and for the marks
@@ -282,7 +283,8 @@ def make_inputs(cases: Iterable[Case], known: dict[str, str]) -> dict[str, str]:
         if key in known or refusal(case):
             continue
         plan = registry.kernel(f"{case.op}/{case.kernel}").plan(case)
-        if sum(buffer.nbytes for buffer in plan.buffers if buffer.role is Role.IN) <= free_bytes():
+        nbytes = sum(buffer.nbytes for buffer in plan.buffers if buffer.role is Role.IN)
+        if nbytes <= SMALL_BYTES or nbytes <= free_bytes():
             images = inputs.images(case, plan, registry.op(case.op).operands(case), store)
             made[key] = inputs.digest(images)
     return made

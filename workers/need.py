@@ -15,6 +15,7 @@ IN_COPIES = 2  # of an input: as made, and as it is read
 # hardly any of these.
 OUT_COPIES = 32
 PROJECTED_COPIES = 6
+SMALL_BYTES = 64 << 20  # is taken for free: to ask the system takes longer than many a small case
 
 
 def bytes_needed(case: Case, plan: Plan) -> int:

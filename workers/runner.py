@@ -30,7 +30,7 @@ from workers.backend import (
 from workers.clock import wall_clock
 from workers.image_cache import ImageCache, Images
 from workers.machine import free_bytes
-from workers.need import too_large
+from workers.need import SMALL_BYTES, bytes_needed, too_large
 from workers.request import SPOILED, Request
 from workers.versions import versions
 
@@ -188,7 +188,7 @@ def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, st
     plan = kernel.plan(case)
     if not executes(backend):
         return _build(draft, backend, plan)
-    if reason := too_large(case, plan, free_bytes()):
+    if reason := _lacks_memory(case, plan):
         return Verdict.SKIP, reason
     draft.enter("inputs")
     images = cache.images(case, plan)
@@ -198,6 +198,11 @@ def _run(draft: Draft, backend: Backend, cache: ImageCache) -> tuple[Verdict, st
     _launch(draft, backend, plan, images.by_name, turns(request, backend, plan))
     draft.enter("compare")
     return _decide(draft, plan, images)
+
+
+def _lacks_memory(case: Case, plan: Plan) -> str:
+    """Why the case doesn't fit here; empty if it does, or is small."""
+    return too_large(case, plan, free_bytes()) if bytes_needed(case, plan) > SMALL_BYTES else ""
 
 
 def _launch(draft: Draft, backend: Backend, plan: Plan, images: Mapping[str, np.ndarray], turns: int) -> None:
