@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -127,9 +128,15 @@ def filled(buffer: Buffer, turn: int) -> np.ndarray:
     return image
 
 
+@cache
+def _modules(folders: tuple[str, ...]) -> frozenset[str]:
+    """What the folders hold; every case asks for a backend."""
+    return frozenset(module.name for module in pkgutil.iter_modules(folders))
+
+
 def names() -> list[str]:
     """Every backend's name, whether or not it can run here; the simulated one where faults are planned."""
-    found = {module.name for module in pkgutil.iter_modules(workers.backends.__path__)}
+    found = _modules(tuple(workers.backends.__path__))
     hidden = set() if simulation.is_planned() else {simulation.BACKEND}
     return sorted(name for name in found - hidden if not name.startswith("_"))
 

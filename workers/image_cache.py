@@ -33,15 +33,18 @@ class ImageCache:
         self._files = files
         self._limit_bytes = limit_bytes
         self._kept: OrderedDict[str, Images] = OrderedDict()
+        self._nbytes = 0  # of all that is kept
 
     def images(self, case: Case, plan: Plan) -> Images:
         """The case's inputs; raises what the file store raises for a file that isn't here."""
         key = case.inputs_key
         if key not in self._kept:
             self._kept[key] = self._make(case, plan)
+            self._nbytes += self._kept[key].nbytes
         self._kept.move_to_end(key)
-        while len(self._kept) > 1 and sum(kept.nbytes for kept in self._kept.values()) > self._limit_bytes:
-            self._kept.popitem(last=False)
+        while len(self._kept) > 1 and self._nbytes > self._limit_bytes:
+            _, oldest = self._kept.popitem(last=False)
+            self._nbytes -= oldest.nbytes
         return self._kept[key]
 
     def _make(self, case: Case, plan: Plan) -> Images:

@@ -249,15 +249,6 @@ def test_images_are_made_once_when_cases_read_the_same_bytes() -> None:
     assert not first.by_name["weights"].flags.writeable
 
 
-def test_images_are_dropped_oldest_first_when_over_the_limit() -> None:
-    cache = ImageCache(FileStore(), limit_bytes=600)
-    cases = [matvec_case(rows=rows) for rows in (3, 4, 5)]  # 364, 400 and 436 bytes
-    first = cache.images(cases[0], plan_of(cases[0]))
-    last = [cache.images(case, plan_of(case)) for case in cases[1:]][-1]
-    assert cache.images(cases[2], plan_of(cases[2])) is last
-    assert cache.images(cases[0], plan_of(cases[0])) is not first
-
-
 def plan_of(case: Case) -> Plan:
     return registry.kernel("matvec/block").plan(case)
 
