@@ -118,9 +118,12 @@ class Server:
         return pid
 
     def start(self) -> None:
-        """Starts it again; what served its connections must have seen first that it is gone."""
-        for _ in range(30):
-            with suppress(subprocess.SubprocessError):
+        """Starts it again; what served its connections must have seen first that it is gone.
+
+        With much written since its last checkpoint it recovers for a while, which pgserver asserts away.
+        """
+        for _ in range(120):
+            with suppress(subprocess.SubprocessError, AssertionError):
                 self._server.ensure_postgres_running()
                 return
             time.sleep(1.0)

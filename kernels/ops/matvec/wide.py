@@ -68,7 +68,8 @@ class Wide(LaunchKernel):
         last = 7 * kind.row_bytes(split["cols"])  # bytes from the first row's start to the last one's
         return (
             Workload(odd, layout=Layout(weights_offset=1, x_offset=4)),
-            Workload(Shape.of(rows=3, cols=size), layout=Layout(weights_offset=VECTOR, row_padding=1)),
+            # rows whose distance tears fields apart, and has no bit that says so but the lowest
+            Workload(Shape.of(rows=3, cols=size), layout=Layout(_tearing(kind), 2 * VECTOR)),
             # the last row starts with a vector: behind its last whole span is less than one vector more
             Workload(split, ("ordinary", "onehot"), layout=Layout(weights_offset=-last % VECTOR)),
             # the first row starts inside a vector; the last row ends inside the last one
@@ -136,6 +137,12 @@ def _unit(kind: Kind) -> int:
 def _align(kind: Kind) -> int:
     """Bytes that every block's address is a multiple of in shared memory; a whole one is taken anywhere."""
     return 1 if _whole(kind) else gcd(kind.block_bytes, VECTOR)
+
+
+def _tearing(kind: Kind) -> int:
+    """Bytes behind a row of one block that make rows' distance odd, and clear its bit of weight `_align`."""
+    align = _align(kind)
+    return 1 + align if align > 1 and (kind.block_bytes + 1) & align else 1
 
 
 def _vectors(kind: Kind) -> int:

@@ -62,10 +62,20 @@ def test_quick_cases_tear_fields_by_offset_and_by_pitch_and_end_inside_a_vector_
     layouts = [one.layout for one in registry.kernel(KERNEL).quick((registry.kind("Q3_K"),))]
     assert layouts == [
         Layout(weights_offset=1, x_offset=4),
-        Layout(weights_offset=16, row_padding=1),
+        Layout(weights_offset=32, row_padding=3),
         Layout(weights_offset=-7 * 1430 % 16),  # the eighth row of 3,328 columns starts with a vector
         Layout(weights_offset=2),
     ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_torn_rows_have_no_bit_that_says_so_but_the_lowest(kind: str) -> None:
+    """So that a text that looks at one bit more than it should, or at the next one alone, takes them for whole."""
+    torn = registry.kernel(KERNEL).quick((registry.kind(kind),))[1].layout
+    align = registry.launch_kernel(KERNEL).constants(registry.kind(kind))["ALIGN"]
+    distance = torn.weights_offset | registry.kind(kind).block_bytes + torn.row_padding
+    if align > 1:  # else no field can be torn
+        assert (distance & 1, distance & align) == (1, 0)
 
 
 def by_hand(kind: Kind, row: np.ndarray, x: np.ndarray, split: int) -> np.float32:
