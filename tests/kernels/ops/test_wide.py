@@ -70,7 +70,7 @@ def test_quick_cases_tear_fields_by_offset_and_by_pitch_and_end_inside_a_vector_
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_torn_rows_have_no_bit_that_says_so_but_the_lowest(kind: str) -> None:
-    """So that a text that looks at one bit more than it should, or at the next one alone, takes them for whole."""
+    """So that a text that looks at the next bit alone takes them for whole."""
     torn = registry.kernel(KERNEL).quick((registry.kind(kind),))[1].layout
     align = registry.launch_kernel(KERNEL).constants(registry.kind(kind))["ALIGN"]
     distance = torn.weights_offset | registry.kind(kind).block_bytes + torn.row_padding
