@@ -257,7 +257,7 @@ class Agent:
         return any(thread.done() for thread in self._threads)
 
     def _tell(self) -> None:
-        """Has the thread that talks look at things again; it must not do so between any two cases."""
+        """Has the thread that talks look at things again, for which one case more or less is no reason."""
         with self._news_came:
             self._news = True
             self._news_came.notify_all()
