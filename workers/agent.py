@@ -97,7 +97,7 @@ class Agent:
         self._ending = False  # slots take no more
         self._threads: list[Future[None]] = []
         self._welcome: Welcome | None = None
-        self._drained = False
+        self._drained = False  # by the last answer, and nothing was sent or lost since
         self._last_full = True  # whether the last answer had all that was asked for
         self._ask_again_s = 0.0
         self._ask_at_s = 0.0  # on the monotonic clock: a coordinator that is behind asks for patience
@@ -155,7 +155,7 @@ class Agent:
                 self._pause(BACKOFF_S[min(tries, len(BACKOFF_S) - 1)])
                 tries += 1
                 continue
-            self._welcome = welcome
+            self._welcome, self._drained = welcome, False
             reason = "" if welcome.accepted else welcome.reason or "the coordinator gave no reason"
             self._log.greeted(reason, welcome.epoch)
             return reason
@@ -187,6 +187,7 @@ class Agent:
         answer = self._coordinator.complete(Complete(worker_id, epoch, lines))
         self._spool.acknowledge(answer.evidence_ids)
         self._send_at_s = time.monotonic() + LINGER_S
+        self._drained = False  # a line that came late may have brought its job back
         return bool(answer.evidence_ids)
 
     def ask(self) -> bool:
@@ -312,7 +313,8 @@ class Agent:
             lost = [lease for lease in self._waiting if lease.attempt_id in answer.dropped]
             self._waiting = deque(lease for lease in self._waiting if lease.attempt_id not in dropped)
         if lost:
-            self._tell()  # there is room
+            self._drained = False  # they wait for somebody again
+            self._tell()
         self._log.lost(lost)
 
     # The threads that work.
