@@ -142,6 +142,25 @@ def test_the_thread_that_talks_sleeps_between_cases(spool: Spool, monkeypatch: p
     assert len(looks) <= 40  # some 90, were it woken by every case
 
 
+def test_a_drained_queue_is_asked_again_once_leases_were_lost_or_another_coordinator_came(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was taken back waits for somebody, and the answer of before knows nothing of it."""
+    coordinator = with_leases(0)
+    agent = Agent(coordinator, HELLO, spool, FakeSlot)
+    agent._greet()
+    agent.ask()
+    assert agent._is_done()
+    agent._greet()
+    assert not agent._is_done()
+    agent.ask()
+    agent._waiting.append(lease(0))
+    monkeypatch.setattr(coordinator, "renew", lambda message: Renewed(("a-0",)))
+    agent.renew()
+    assert not agent._waiting
+    assert not agent._is_done()
+
+
 def test_a_line_does_not_wait_for_a_case_that_takes_long(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
