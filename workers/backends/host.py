@@ -16,7 +16,7 @@ from kernels.model import Arg, Buffer, BufferArg, Build, Device, Launch, Options
 from workers.backend import NO_OPTIONS, Run, filled
 from workers.host import compiler, libraries
 from workers.host.check import Checker
-from workers.host.memory import Arena
+from workers.host.memory import ALLOCATED, Arena
 from workers.host.module import Argument, Module
 from workers.machine import cpu_device
 from workers.state import compile_cache
@@ -58,7 +58,9 @@ class Host:
         began = time.perf_counter()
         texts = [None if one.library else self._load(one, plan) for one in plan.launches]
         compile_us = (time.perf_counter() - began) * 1e6
-        arena = _fill(plan, images, turn)
+        # Every access of the check build is watched, so that it can have buffers where a GPU's allocator has them.
+        align = ALLOCATED if plan.build is Build.CHECK else 1
+        arena = _fill(plan, images, turn, align)
         checker = _watch(plan, arena) if plan.build is Build.CHECK else None
         records, guards = [], []
         with arena.sealed(buffer.name for buffer in plan.buffers if buffer.role is Role.IN):
@@ -148,12 +150,12 @@ def told_entries(launch: Launch, plan: Plan) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _fill(plan: Plan, images: Mapping[str, np.ndarray], turn: int) -> Arena:
-    """Guarded buffers: inputs copied in, everything else filled."""
+def _fill(plan: Plan, images: Mapping[str, np.ndarray], turn: int, align: int = 1) -> Arena:
+    """Guarded buffers at multiples of `align` at least: inputs copied in, everything else filled."""
     arena = Arena()
     for buffer in plan.buffers:
         given = images[buffer.name] if buffer.given else filled(buffer, turn)
-        arena.place(buffer.name, given, buffer.align)
+        arena.place(buffer.name, given, max(align, buffer.align))
     return arena
 
 

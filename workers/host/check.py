@@ -23,7 +23,7 @@ COMPILERS = 255  # owner of a byte that the compiler keeps for itself
 MARGIN_BYTES = 4096  # how far from shared memory an address is still told as a distance to it
 
 (OUTSIDE, READ_ONLY, UNWRITTEN, RACE_BLOCK, RACE_WARP, RACE_GRID, MISALIGNED,
- BOUNDS, OBJECT, SHIFT, OVERFLOW, DIVISION, LOCAL) = range(1, 14)  # fmt: skip
+ BOUNDS, OBJECT, SHIFT, OVERFLOW, DIVISION, LOCAL, PROMISE) = range(1, 15)  # fmt: skip
 
 NAMED_LINE = re.compile(r"line (\d+)")  # how the runtime tells where a rule of CUDA was broken
 
@@ -215,6 +215,9 @@ class Checker:
         where = self._where(found, text, dynamic_bytes)
         if found.kind == MISALIGNED:
             return f"misaligned {doing}, {found.address % found.size} over a multiple of that, {where}"
+        if found.kind == PROMISE:
+            over = found.address % found.size
+            return f"an address promised to be a multiple of {found.size} is {over} over one, {where}"
         if found.kind == UNWRITTEN:
             return f"{doing} that nobody has written, {where}"
         if found.kind in RACES:

@@ -17,13 +17,14 @@ from kernels.mutants import Mutant
 from workers.backend import Rejected
 from workers.host.module import Module
 from workers.sabotage import Fate, Judgement
-from workers.sabotage.batch import Compiled, compile_alone, compile_batch
+from workers.sabotage.batch import AT_ONCE, QUICKLY, Compiled, compile_alone, compile_batch
 from workers.sabotage.fixture import Fixture, Program, Usual
 from workers.sabotage.text import Text
 from workers.sabotage.trial import Findings, Rule, Timed, checking, comparing, try_mutant
 from workers.state import compile_cache
 
 BATCH = 24  # mutants in one module
+BRIEF_S = 0.01  # cases that take the right kernel less cost a mutant less than its optimizer does
 RIGHT = Mutant("", "", 0, 0, 0, "", "")  # changes nothing
 RIGHT_CPU_S = 10.0  # more than any quick case takes
 
@@ -50,8 +51,8 @@ class Bench:
 
     def __init__(self, texts: Mapping[str, Text], fixtures: Sequence[Fixture], folder: Path) -> None:
         self._texts, self._folder = texts, folder
-        self._made = 0
-        self._launches = [(launch.unit, launch.entry) for launch, _ in fixtures[0].launches]
+        self._made, self._how = 0, QUICKLY
+        self._launches = [(launch.unit, launch.entry) for launch, _ in fixtures[0].flush.launches]
         self._right = {
             build: {unit: self._right_module(unit, build) for unit in texts}
             for build in (Build.CHECK, Build.EXACT)
@@ -69,6 +70,7 @@ class Bench:
         for compiled in quick.values():
             compiled.module.close()
         self._light = [case for case in cases if not case.heavy]
+        self._how = AT_ONCE if sum(case.cpu_s for case in self._light) < BRIEF_S else QUICKLY
         light, heavy = (
             [case.fixture for case in cases if case.heavy is is_heavy] for is_heavy in (False, True)
         )
@@ -107,7 +109,7 @@ class Bench:
                 yield from self._judge_batch(unit, mine[first : first + self._size[unit]])
 
     def _compile(self, unit: str, mutants: Sequence[Mutant]) -> Compiled:
-        return compile_batch(self._texts[unit], mutants, self._fresh_folder(), compile_cache())
+        return compile_batch(self._texts[unit], mutants, self._fresh_folder(), compile_cache(), self._how)
 
     def _alone(self, unit: str, mutant: Mutant, build: Build) -> Module | None:
         return compile_alone(self._texts[unit], mutant, build, self._fresh_folder(), compile_cache())

@@ -171,6 +171,14 @@ BUGS = (
         "misaligned read of 16 bytes, 8 over a multiple of that",
     ),
     Bug(
+        "a promise of alignment that doesn't hold",
+        """
+        const float *from = x + 3;
+        out[t] = *(const float *)__builtin_assume_aligned(from, 16); // BUG
+        """,
+        "an address promised to be a multiple of 16 is 12 over one",
+    ),
+    Bug(
         "a misaligned word_at",
         """
         out[t] = word_at((const unsigned char *)x + 5); // BUG

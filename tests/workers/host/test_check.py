@@ -67,6 +67,9 @@ CLEAN = {
     "local arrays by address": """float w[16]; for (int i = 0; i < 16; ++i) w[(i * 5 + t) & 15] = x[i];
         float *p = w + (t & 7); out[t] = p[0] + p[8];""",
     "tables of the text": "static const float table[4] = {1, 2, 3, 4}; out[t] = table[(int)x[t] & 3];",
+    "promises that hold": """const float *from = x + 4 * (t / 4);
+        out[t] = ((const float *)__builtin_assume_aligned(from, 16))[t & 3]
+        + *(const float *)__builtin_assume_aligned(x + 1, 16, 4);""",
     "threads that leave": "if (t >= 40) return; out[t] = __shfl_down_sync(t < 32 ? ~0u : 0xffu, x[t], 1);",
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ __attribute__((const)) dim3 __host_grid_dim();
 __attribute__((const)) void *__host_dynamic();
 void __host_call_barrier(int line);
 void __host_sync(unsigned mask, int line);
+const void *__host_promised(const void *address, unsigned long long alignment, unsigned long long offset = 0);
 }
 
 #define threadIdx (__host_index())
@@ -24,6 +25,9 @@ void __host_sync(unsigned mask, int line);
 #define HOST_BARRIER(line) HOST_FENCE; __host_call_barrier(line); HOST_FENCE
 #define HOST_SYNC_WARP(mask, line) HOST_FENCE; __host_sync(mask, line); HOST_FENCE
 #define HOST_SHUFFLE __host_shuffle_some
+// What a text promises of an address is an error on a GPU where it doesn't hold, whatever the code here makes of it.
+#define __builtin_assume_aligned(address, ...) \
+  __builtin_assume_aligned(__host_promised(address, __VA_ARGS__), __VA_ARGS__)
 #define HOST_UNCHECKED __attribute__((no_sanitize("thread", "undefined")))
 
 // A vector that is copied by a function of its own is checked for its alignment as a whole.

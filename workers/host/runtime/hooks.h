@@ -112,6 +112,11 @@ inline void visit_range(const void *address, unsigned long long size, bool write
   visit(address, size, write, false, pc);
 }
 
+inline void broken_promise(unsigned long long address, unsigned long long alignment, const void *pc) {
+  if (check && address & (alignment - 1))
+    stop(PROMISE, {address, (unsigned)alignment, place(pc), 0, 0, 0, false, false, false});
+}
+
 inline void broken_rule(Kind kind, const void *pc) {
   if (check) stop(kind, {0, 0, place(pc), 0, 0, 0, false, false, false});
 }
@@ -214,6 +219,9 @@ void __ubsan_handle_type_mismatch_v1(const TypeMismatch *told, unsigned long lon
   Kind kind = !address ? OUTSIDE : misaligned ? MISALIGNED : OBJECT;
   stop(kind, {address, (unsigned)alignment, place(HERE), 0, 0, 0, write, false, false});
 }
+void __ubsan_handle_alignment_assumption(const void *, unsigned long long address, unsigned long long alignment, unsigned long long offset) {
+  broken_promise(address - offset, alignment, HERE);
+}
 void __ubsan_handle_out_of_bounds(const void *, unsigned long long) { broken_rule(BOUNDS, HERE); }
 void __ubsan_handle_shift_out_of_bounds(const void *, unsigned long long, unsigned long long) { broken_rule(SHIFT, HERE); }
 void __ubsan_handle_divrem_overflow(const void *, unsigned long long, unsigned long long) { broken_rule(DIVISION, HERE); }
@@ -232,6 +240,11 @@ void *__host_dynamic() { return __host_self()->warp->block->dynamic_shared; }
 dim3 __host_block_index() { return __host_block_of()->block_index; }
 dim3 __host_block_dim() { return __host_block_of()->block_dim; }
 dim3 __host_grid_dim() { return __host_block_of()->grid_dim; }
+const void *__host_promised(const void *address, unsigned long long alignment, unsigned long long offset) {
+  bool power = alignment && !(alignment & (alignment - 1));  // of anything else a compiler assumes nothing
+  if (power) broken_promise((unsigned long long)address - offset, alignment, HERE);
+  return address;
+}
 void __host_call_barrier(int line) { __host_barrier(line); }
 
 void __host_sync(unsigned mask, int line) {
