@@ -75,13 +75,10 @@ def test_a_batch_of_which_nothing_compiles_has_no_module(cache: Path, tmp_path: 
     assert (made.module, made.numbers, len(made.refused)) == (None, {}, 1)
 
 
-def test_an_error_that_names_no_mutant_is_not_guessed_at(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workers.sabotage.batch.QUICKLY", ("-no-such-flag",))
+def test_an_error_that_names_no_mutant_is_not_guessed_at(cache: Path, tmp_path: Path) -> None:
     pair = (changed("lane == 0", "lane == 1"), changed("lane == 0", "lane == 2"))
     with pytest.raises(Rejected, match="names a mutant"):
-        compile_batch(WHOLE, pair, tmp_path, cache)
+        compile_batch(WHOLE, pair, tmp_path, cache, ("-no-such-flag",))
 
 
 @pytest.mark.parametrize(("new", "same"), [("0 == lane", True), ("lane == 1", False)])
