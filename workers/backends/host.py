@@ -58,7 +58,7 @@ class Host:
         began = time.perf_counter()
         texts = [None if one.library else self._load(one, plan) for one in plan.launches]
         compile_us = (time.perf_counter() - began) * 1e6
-        # Every access of the check build is watched, so that it can have buffers where a GPU's allocator has them.
+        # Every access of the check build is watched: it can have buffers where a GPU's allocator has them.
         align = ALLOCATED if plan.build is Build.CHECK else 1
         arena = _fill(plan, images, turn, align)
         checker = _watch(plan, arena) if plan.build is Build.CHECK else None
