@@ -51,7 +51,8 @@ class Bench:
 
     def __init__(self, texts: Mapping[str, Text], fixtures: Sequence[Fixture], folder: Path) -> None:
         self._texts, self._folder = texts, folder
-        self._made, self._how = 0, QUICKLY
+        self._made = 0
+        self._how: Sequence[str] = QUICKLY
         self._launches = [(launch.unit, launch.entry) for launch, _ in fixtures[0].flush.launches]
         self._right = {
             build: {unit: self._right_module(unit, build) for unit in texts}
