@@ -15,8 +15,8 @@ from kernels.evidence import LaunchRecord
 from kernels.model import Arg, Buffer, BufferArg, Build, Device, Launch, Options, Plan, Role
 from workers.backend import NO_OPTIONS, Run, filled
 from workers.host import compiler, libraries
-from workers.host.check import Checker
-from workers.host.memory import ALLOCATED, Arena
+from workers.host.check import Checker, alignment
+from workers.host.memory import Arena
 from workers.host.module import Argument, Module
 from workers.machine import cpu_device
 from workers.state import compile_cache
@@ -58,9 +58,7 @@ class Host:
         began = time.perf_counter()
         texts = [None if one.library else self._load(one, plan) for one in plan.launches]
         compile_us = (time.perf_counter() - began) * 1e6
-        # Every access of the check build is watched: it can have buffers where a GPU's allocator has them.
-        align = ALLOCATED if plan.build is Build.CHECK else 1
-        arena = _fill(plan, images, turn, align)
+        arena = _fill(plan, images, turn)
         checker = _watch(plan, arena) if plan.build is Build.CHECK else None
         records, guards = [], []
         with arena.sealed(buffer.name for buffer in plan.buffers if buffer.role is Role.IN):
@@ -150,12 +148,12 @@ def told_entries(launch: Launch, plan: Plan) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _fill(plan: Plan, images: Mapping[str, np.ndarray], turn: int, align: int = 1) -> Arena:
-    """Guarded buffers at multiples of `align` at least: inputs copied in, everything else filled."""
+def _fill(plan: Plan, images: Mapping[str, np.ndarray], turn: int) -> Arena:
+    """Guarded buffers: inputs copied in, everything else filled."""
     arena = Arena()
     for buffer in plan.buffers:
         given = images[buffer.name] if buffer.given else filled(buffer, turn)
-        arena.place(buffer.name, given, max(align, buffer.align))
+        arena.place(buffer.name, given, alignment(buffer) if plan.build is Build.CHECK else buffer.align)
     return arena
 
 

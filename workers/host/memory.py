@@ -14,7 +14,6 @@ from workers.backend import CannotRun
 
 PAGE_BYTES = mmap.PAGESIZE
 GUARD_BYTES = -(-(256 << 10) // PAGE_BYTES) * PAGE_BYTES  # wide enough for an access that is some rows off
-ALLOCATED = 256  # what an allocator on a GPU gives multiples of, rather than places flush against a page
 PATTERN = 0xA5  # fills the slack between a buffer and its pages
 PROT_NONE, READ, WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE
 

@@ -58,12 +58,14 @@ def compile_batch(
     return Compiled(text, None, {}, refused)
 
 
-def compile_alone(text: Text, mutant: Mutant, build: Build, folder: Path, cache: Path) -> Module | None:
-    """A mutant in a module of its own, as the backend builds it; None where it doesn't compile."""
+def compile_alone(
+    text: Text, mutant: Mutant, build: Build, folder: Path, cache: Path, how: Sequence[str] = ()
+) -> Module | None:
+    """A mutant in a module of its own, as the backend builds it or as told; None where it doesn't compile."""
     out = folder / "mutant.so"
     changed = mutant.apply(text.text)
     translated = compiler.translate(changed, text.name, text.entries)
-    complaints = compiler.attempt(translated, out, build.value, cache, COLUMNLESS, text.options)
+    complaints = compiler.attempt(translated, out, build.value, cache, (*COLUMNLESS, *how), text.options)
     return None if complaints else Module(out, text.name, compiler.files(changed))
 
 

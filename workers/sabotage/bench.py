@@ -24,7 +24,7 @@ from workers.sabotage.trial import Findings, Rule, Timed, checking, comparing, t
 from workers.state import compile_cache
 
 BATCH = 24  # mutants in one module
-BRIEF_S = 0.01  # cases that take the right kernel less cost a mutant less than its optimizer does
+BRIEF_S = 0.05  # cases that take the right kernel less cost a mutant less than optimizing it does
 RIGHT = Mutant("", "", 0, 0, 0, "", "")  # changes nothing
 RIGHT_CPU_S = 10.0  # more than any quick case takes
 
@@ -52,8 +52,17 @@ class Bench:
     def __init__(self, texts: Mapping[str, Text], fixtures: Sequence[Fixture], folder: Path) -> None:
         self._texts, self._folder = texts, folder
         self._made = 0
-        self._how: Sequence[str] = QUICKLY
+        self._brief = False
         self._launches = [(launch.unit, launch.entry) for launch, _ in fixtures[0].flush.launches]
+        quick = {unit: self._compile_right(unit) for unit in texts}
+        program = [(quick[unit].module, quick[unit].entry("", entry)) for unit, entry in self._launches]
+        foreign = any(texts) or fixtures[0].twin is None  # nothing says that the usual rules pass it
+        cases = _timed(program, _heard(program, fixtures) if foreign else fixtures, comparing)
+        self._size = {unit: 1 if compiled.alone else BATCH for unit, compiled in quick.items()}
+        for compiled in quick.values():
+            compiled.module.close()
+        self._light = [case for case in cases if not case.heavy]
+        self._brief = sum(case.cpu_s for case in self._light) < BRIEF_S
         self._right = {
             build: {unit: self._right_module(unit, build) for unit in texts}
             for build in (Build.CHECK, Build.EXACT)
@@ -63,15 +72,6 @@ class Bench:
             for build, modules in self._right.items()
             for unit, module in modules.items()
         }
-        quick = {unit: self._compile_right(unit) for unit in texts}
-        program = [(quick[unit].module, quick[unit].entry("", entry)) for unit, entry in self._launches]
-        foreign = any(texts) or fixtures[0].twin is None  # nothing says that the usual rules pass it
-        cases = _timed(program, _heard(program, fixtures) if foreign else fixtures, comparing)
-        self._size = {unit: 1 if compiled.alone else BATCH for unit, compiled in quick.items()}
-        for compiled in quick.values():
-            compiled.module.close()
-        self._light = [case for case in cases if not case.heavy]
-        self._how = AT_ONCE if sum(case.cpu_s for case in self._light) < BRIEF_S else QUICKLY
         light, heavy = (
             [case.fixture for case in cases if case.heavy is is_heavy] for is_heavy in (False, True)
         )
@@ -110,10 +110,12 @@ class Bench:
                 yield from self._judge_batch(unit, mine[first : first + self._size[unit]])
 
     def _compile(self, unit: str, mutants: Sequence[Mutant]) -> Compiled:
-        return compile_batch(self._texts[unit], mutants, self._fresh_folder(), compile_cache(), self._how)
+        how = AT_ONCE if self._brief else QUICKLY
+        return compile_batch(self._texts[unit], mutants, self._fresh_folder(), compile_cache(), how)
 
     def _alone(self, unit: str, mutant: Mutant, build: Build) -> Module | None:
-        return compile_alone(self._texts[unit], mutant, build, self._fresh_folder(), compile_cache())
+        how = QUICKLY if self._brief and build is Build.CHECK else ()
+        return compile_alone(self._texts[unit], mutant, build, self._fresh_folder(), compile_cache(), how)
 
     def _fresh_folder(self) -> Path:
         self._made += 1  # a loader knows a file by its name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,8 @@ from kernels.model import Buffer, BufferArg, Build, Case, Launch, Options, Plan,
 from kernels.op import JudgedOp, Truth
 from workers.backend import POISONS, filled
 from workers.files import FileStore
-from workers.host.check import Checker
-from workers.host.memory import ALLOCATED, Arena
+from workers.host.check import Checker, alignment
+from workers.host.memory import Arena
 from workers.host.module import Argument, Module
 from workers.image_cache import ImageCache
 
@@ -56,7 +56,7 @@ class Fixture:
 
     label: str  # shape and family
     flush: Placed  # against inaccessible pages
-    apart: Placed  # as on a GPU, for the check build, which watches every access
+    apart: Placed  # for the check build
     open: tuple[Buffer, ...]  # what is written: filled again before every run
     given: Mapping[str, np.ndarray]  # what an INOUT buffer of these holds then
     out: Buffer
@@ -164,7 +164,9 @@ def fixture(case: Case, cache: ImageCache) -> Fixture:
         truth, twin = kernel.truth(op, step), kernel.twin(step)
     written = tuple(buffer for buffer in plan.buffers if buffer.role is not Role.IN) if whole else (out,)
     names = {buffer.name for buffer in written}
-    flush, apart = (_placed(launches, plan, images, names, align) for align in (1, ALLOCATED))
+    flush, apart = (
+        _placed(launches, plan, images, names, align) for align in (lambda buffer: buffer.align, alignment)
+    )
     return Fixture(
         label=f"{case.shape} {case.family}",
         flush=flush,
@@ -186,12 +188,16 @@ def _before(plan: Plan, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
 
 def _placed(
-    launches: Sequence[Launch], plan: Plan, images: Mapping[str, np.ndarray], written: set[str], align: int
+    launches: Sequence[Launch],
+    plan: Plan,
+    images: Mapping[str, np.ndarray],
+    written: set[str],
+    align: Callable[[Buffer], int],
 ) -> Placed:
-    """At multiples of `align` at least: what the launches read copied and sealed for good, the rest open."""
+    """At multiples of what `align` says: what the launches read copied and sealed for good, the rest open."""
     arena = Arena()
     for buffer in plan.buffers:
-        placed = arena.place(buffer.name, images[buffer.name], max(align, buffer.align))
+        placed = arena.place(buffer.name, images[buffer.name], align(buffer))
         if buffer.name not in written:
             placed.seal()
     return Placed(arena, tuple((launch, _arguments(launch, plan, arena)) for launch in launches))
