@@ -40,5 +40,5 @@ def code(build: BuildRecord) -> str:
         return build.disassembler
     loads = ", ".join(f"{count} of {bits} bits" for bits, count in build.loads) or "none"
     each = build.instructions_per_weight
-    per_weight = f", {each:g} a weight in the loop that reads most" if each else ""
+    per_weight = f", {each:g} a weight in the loop that multiplies most" if each else ""
     return f"{build.instructions} instructions{per_weight}; global loads: {loads} ({build.disassembler})"

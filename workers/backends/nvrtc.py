@@ -177,9 +177,16 @@ def record(launch: Launch, arch: str, made: Compiled, reading: Reading, by: str)
         log=made.log,
         instructions=reading.instructions,
         loads=reading.loads,
-        instructions_per_weight=reading.per_weight and round(reading.per_weight, 2),
+        instructions_per_weight=_per_weight(launch, reading),
         disassembler=by,
     )
+
+
+def _per_weight(launch: Launch, reading: Reading) -> float | None:
+    """A product takes a weight, except where a weight that was decoded is multiplied for many tokens."""
+    if reading.per_product is None or launch.kernel.startswith("mul_mm/"):
+        return None
+    return round(reading.per_product, 2)
 
 
 BACKEND = NvrtcBackend()

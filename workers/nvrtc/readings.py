@@ -14,6 +14,8 @@ from workers.nvrtc.library import Compiled
 from workers.nvrtc.sass import Reading
 from workers.nvrtc.store import Store, key_of
 
+MEANING = "instructions a product"  # of what is kept: another word where a reading says something else
+
 
 @dataclass(frozen=True)
 class Code:
@@ -29,7 +31,7 @@ class Code:
 
     def key(self) -> str:
         """Under which its reading is kept."""
-        return key_of(cubin.digest(self.cubin), self.entry, disassembler.label())
+        return key_of(cubin.digest(self.cubin), self.entry, disassembler.label(), MEANING)
 
 
 def reading(store: Store, code: Code, arch: str, others: Iterable[Code] = ()) -> tuple[Reading, str]:

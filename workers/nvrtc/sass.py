@@ -1,4 +1,4 @@
-"""What machine code shows of a kernel: its global loads by width, and instructions per weight in its loop."""
+"""What machine code shows of a kernel: its global loads by width, and instructions a product in its loop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 
 from workers.nvrtc.disassembler import INSTRUCTION_BYTES, TARGET, Instruction
 
@@ -18,7 +19,8 @@ WIDTHS = {
     "64": 64,
     "128": 128,
 }  # bits, by a load's last parts; else 32
-MULTIPLIES = ("FMUL", "FFMA")
+MULTIPLIES = ("FMUL", "FFMA")  # by integers, sums are taken as products with ones: those tell nothing
+MOST_ROWS = 4  # of a lane, for which it takes one activation
 WRITES_NOTHING = ("ST", "BRA", "BAR", "EXIT", "NOP", "BSYNC", "BSSY", "RED")
 
 
@@ -28,7 +30,7 @@ class Reading:
 
     instructions: int | None
     loads: tuple[tuple[str, int], ...] = ()  # global loads by width in bits, narrow first
-    per_weight: float | None = None
+    per_product: float | None = None  # instructions, in the loop that multiplies most
 
 
 def read(code: Sequence[Instruction]) -> Reading:
@@ -36,11 +38,10 @@ def read(code: Sequence[Instruction]) -> Reading:
     if not code:
         return Reading(None)
     widths = Counter(width for line in code if (width := load_bits(line.opcode)))
-    body = max(loops(code), key=lambda body: sum(load_bits(line.opcode) for line in body), default=())
-    weights = activations(body)
+    made, length = max(((products(body), -len(body)) for body in loops(code)), default=(0, 0))
     loads = tuple((str(bits), widths[bits]) for bits in sorted(widths))
     return Reading(
-        len([line for line in code if line.opcode != "NOP"]), loads, len(body) / weights if weights else None
+        len([line for line in code if line.opcode != "NOP"]), loads, -length / made if made else None
     )
 
 
@@ -57,15 +58,16 @@ def load_bits(opcode: str, from_memory: tuple[str, ...] = GLOBAL) -> int:
 
 
 def loops(code: Sequence[Instruction]) -> Iterator[Sequence[Instruction]]:
-    """The bodies of the innermost loops: from a backward branch's target to the branch."""
-    spans = [
+    """The instructions of every loop, from a backward branch's target to the branch, less the loops in it."""
+    spans = {
         (first, last)
         for last, line in enumerate(code)
         if (first := _target(line)) is not None and first < last
-    ]
-    for first, last in spans:
-        if not any((first, last) != other and first <= other[0] and other[1] <= last for other in spans):
-            yield code[first : last + 1]
+    }
+    for first, last in sorted(spans):
+        inner = [one for one in spans if one != (first, last) and first <= one[0] and one[1] <= last]
+        own = (at for at in range(first, last + 1) if not any(begin <= at <= end for begin, end in inner))
+        yield [code[at] for at in own]
 
 
 def _target(line: Instruction) -> int | None:
@@ -74,24 +76,27 @@ def _target(line: Instruction) -> int | None:
     return int(found[0], 16) // INSTRUCTION_BYTES if found else None
 
 
-def activations(body: Sequence[Instruction]) -> int:
-    """How many loaded values a float multiplication takes as they are: one activation for each weight.
+def products(body: Sequence[Instruction]) -> int:
+    """How many products have a factor that was loaded as it is: an activation, or a weight that is a float.
 
-    Weights and scales go through conversions first. The body is gone through twice, since a value may be
-    loaded in one turn of the loop and used in the next.
+    Other weights go through conversions first, as do most scales; a factor of more products than a lane has
+    rows is one, too. The body is gone through twice, since a value may be loaded in one turn of the loop and
+    used in the next.
     """
-    waiting: set[int] = set()
-    used = 0
+    held: dict[int, int] = {}  # the loaded value that a register has, by its number
+    factors: list[set[int]] = []  # of every multiplication
+    loaded = count()
     for line in (*body, *body):
         written, read_registers = _registers(line)
-        for register in read_registers & waiting:
-            waiting.discard(register)
-            used += line.opcode.startswith(MULTIPLIES)
+        if line.opcode.startswith(MULTIPLIES):
+            factors.append({held[register] for register in read_registers if register in held})
         bits = load_bits(line.opcode, STAGED)
         for register in written:
-            span = range(register, register + max(1, bits // 32))
-            (waiting.update if bits >= 32 else waiting.difference_update)(span)
-    return round(used / 2)
+            for part in range(register, register + max(1, bits // 32)):
+                held.pop(part, None)
+                held |= {part: next(loaded)} if bits >= 32 else {}
+    uses = Counter(chain.from_iterable(factors))
+    return round(sum(any(uses[value] <= MOST_ROWS for value in found) for found in factors) / 2)
 
 
 def _registers(line: Instruction) -> tuple[set[int], set[int]]:

@@ -301,7 +301,7 @@ def test_a_reading_is_the_same_alone_and_among_others(nvrtc: Nvrtc, tmp_path: Pa
     found, by = readings.reading(alone, codes[1], "sm_86")
     assert readings.reading(together, codes[1], "sm_86") == (found, by)
     assert by == disassembler.label()
-    assert found.per_weight
+    assert found.per_product
 
 
 def test_what_cannot_be_read_takes_nothing_from_the_first(nvrtc: Nvrtc, tmp_path: Path) -> None:
