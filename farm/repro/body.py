@@ -30,6 +30,7 @@ GUARD, PATTERN = 1 << 18, 0xA5  # bytes of inaccessible memory around a buffer, 
 SCALARS = {"i4": "<i", "u4": "<I", "i8": "<q", "u8": "<Q", "f4": "<f", "f8": "<d"}
 DEADLINE_S = 600
 RIGHT, CANNOT, WRONG = 0, 1, 3
+FILLED = "-ftrivial-auto-var-init=pattern"  # as the farm compiles where the compiler takes it
 
 
 class Wrong(Exception):
@@ -172,10 +173,16 @@ def compiler() -> tuple[list[str], list[str]]:
                 [*command, "--version"], capture_output=True, text=True, check=False
             ).stdout
             more = [] if "clang" in version else ["-fno-gnu-unique"]
+            more += [FILLED] if takes(command, FILLED) else []
             if platform.machine() == "x86_64":
                 return command, [*more, "-march=native", "-fcf-protection=none"]
             return command, [*more, "-mcpu=native"]
     raise Cannot("there is no C++ compiler; install g++ or name one by CXX")
+
+
+def takes(command: list[str], flag: str) -> bool:
+    words = [*command, "-Werror", flag, "-x", "c++", "-fsyntax-only", os.devnull]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
 def compiled(words: list[str], folder: Path) -> str:

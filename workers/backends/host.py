@@ -15,8 +15,8 @@ from kernels.evidence import LaunchRecord
 from kernels.model import Arg, Buffer, BufferArg, Build, Device, Launch, Options, Plan, Role
 from workers.backend import NO_OPTIONS, Run, filled
 from workers.host import compiler, libraries
-from workers.host.check import Checker, alignment
-from workers.host.memory import Arena
+from workers.host.check import Checker
+from workers.host.memory import Arena, alignment
 from workers.host.module import Argument, Module
 from workers.machine import cpu_device
 from workers.state import compile_cache
@@ -153,7 +153,7 @@ def _fill(plan: Plan, images: Mapping[str, np.ndarray], turn: int) -> Arena:
     arena = Arena()
     for buffer in plan.buffers:
         given = images[buffer.name] if buffer.given else filled(buffer, turn)
-        arena.place(buffer.name, given, alignment(buffer) if plan.build is Build.CHECK else buffer.align)
+        arena.place(buffer.name, given, alignment(buffer))
     return arena
 
 

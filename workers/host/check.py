@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.model import Buffer
 from workers.backend import CannotRun
 from workers.host import memory, tls
 from workers.host.memory import GuardedBuffer
@@ -21,7 +20,6 @@ MOST_FINDINGS = 16
 CELL_BYTES = 24  # the first four: when it was written
 BEFORE_ALL = 1  # a moment before the first launch: what was filled then is written, and races with nothing
 COMPILERS = 255  # owner of a byte that the compiler keeps for itself
-ALLOCATED = 256  # what an allocator on a GPU gives multiples of
 MARGIN_BYTES = 4096  # how far from shared memory an address is still told as a distance to it
 
 (OUTSIDE, READ_ONLY, UNWRITTEN, RACE_BLOCK, RACE_WARP, RACE_GRID, MISALIGNED,
@@ -149,15 +147,6 @@ class Text:
         if past >= 0:
             return f"{past} bytes past the end of shared array {name!r}"
         return f"{into} bytes into shared array {name!r}"
-
-
-def alignment(buffer: Buffer) -> int:
-    """What the base of a buffer is a multiple of in the check build.
-
-    Where a case has an offset from an aligned base, that is aligned as on a GPU: every access is watched, so
-    that the buffer need not end flush against a page.
-    """
-    return max(ALLOCATED, buffer.align) if buffer.offset else buffer.align
 
 
 class Checker:

@@ -52,6 +52,8 @@ COMMON = (
     "-U_FORTIFY_SOURCE",  # its longjmp check takes leaving a fiber for an attack
     "-w",
 )
+# What local variables hold before they are written: no likely value, the same in every run (gcc 12, clang 8).
+FILLED = "-ftrivial-auto-var-init=pattern"
 CHECKED = "-DFARM_CHECK"
 BUILDS = {
     "exact": ("-ffp-contract=off",),
@@ -92,6 +94,7 @@ class Compiler:
     version: str  # the first line of --version
     target: str  # x86_64-linux-gnu
     cpu: str  # digest of the CPU's features: code built for one CPU may not run on another
+    more: tuple[str, ...] = ()  # of what not every compiler takes
 
     @property
     def path(self) -> str:
@@ -125,7 +128,9 @@ def _find(named: str, path: str) -> Compiler:
             command = (program, *words[1:])
             version, target = _ask(command, "--version"), _ask(command, "-dumpmachine")
             if version and target:
-                return Compiler(command, version, target, _cpu())
+                return Compiler(
+                    command, version, target, _cpu(), (FILLED,) if _takes(command, FILLED) else ()
+                )
     wanted = "there is no C++ compiler; apt-get install g++"
     if named:
         wanted = f"CXX={named} is no working C++ compiler; unset CXX, or name one that answers --version"
@@ -153,6 +158,14 @@ def _ask(command: Sequence[str], flag: str) -> str:
     return answer.stdout.split("\n")[0] if answer.returncode == 0 else ""
 
 
+def _takes(command: Sequence[str], flag: str) -> bool:
+    words = [*command, "-Werror", flag, "-x", "c++", "-fsyntax-only", os.devnull]
+    try:
+        return subprocess.run(words, capture_output=True, timeout=30).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
 def _cpu() -> str:
     """Digest of the first processor's model and feature lines."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf8").split("\n\n")[0].split("\n")
@@ -170,7 +183,7 @@ def flags(build: str, compiler: Compiler, options: Options = NO_OPTIONS) -> tupl
     gnu = () if clang else ("-fno-gnu-unique",)
     # A fiber switch is a return that a shadow stack would not know.
     x86 = ("-fcf-protection=none",) if compiler.target.startswith("x86_64") else ()
-    told = (*COMMON, compiler.native, *gnu, *x86, *BUILDS[build], *own_flags(options))
+    told = (*COMMON, *compiler.more, compiler.native, *gnu, *x86, *BUILDS[build], *own_flags(options))
     if build != "check":
         return told
     return (*told, *INSTRUMENTS, *(CLANG_INSTRUMENTS if clang else GNU_INSTRUMENTS))

@@ -10,10 +10,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from kernels.model import Buffer
 from workers.backend import CannotRun
 
 PAGE_BYTES = mmap.PAGESIZE
 GUARD_BYTES = -(-(256 << 10) // PAGE_BYTES) * PAGE_BYTES  # wide enough for an access that is some rows off
+ALLOCATED = 256  # what an allocator on a GPU gives multiples of
 PATTERN = 0xA5  # fills the slack between a buffer and its pages
 PROT_NONE, READ, WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE
 
@@ -87,6 +89,14 @@ class GuardedBuffer:
         if past >= 0:
             return f"{past} bytes past the end of buffer {self.name!r}"
         return f"{address - self.address} bytes into buffer {self.name!r}"
+
+
+def alignment(buffer: Buffer) -> int:
+    """What a buffer's base is a multiple of, which leaves as few bytes as can be between its end and a page.
+
+    Where a case has an offset from an aligned base, that is aligned as a GPU's allocator does it.
+    """
+    return max(ALLOCATED, buffer.align) if buffer.offset else buffer.align
 
 
 _live: weakref.WeakSet[GuardedBuffer] = weakref.WeakSet()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,8 @@ from kernels.model import Buffer, BufferArg, Build, Case, Launch, Options, Plan,
 from kernels.op import JudgedOp, Truth
 from workers.backend import POISONS, filled
 from workers.files import FileStore
-from workers.host.check import Checker, alignment
-from workers.host.memory import Arena
+from workers.host.check import Checker
+from workers.host.memory import Arena, alignment
 from workers.host.module import Argument, Module
 from workers.image_cache import ImageCache
 
@@ -35,28 +35,12 @@ NMSE_LIMIT = 5e-4  # as llama.cpp's op tests have it
 
 
 @dataclass(frozen=True)
-class Placed:
-    """Where a case's buffers are, and what its launches are called with there."""
-
-    arena: Arena
-    launches: tuple[tuple[Launch, tuple[Argument, ...]], ...]
-
-    def launch(self, program: Program, order: int, checker: Checker | None = None) -> None:
-        """All launches, or up to the first that the checker finds fault with."""
-        for (launch, args), (module, entry) in zip(self.launches, program, strict=True):
-            size = launch.grid, launch.block, launch.dynamic_shared_bytes
-            module.launch(entry, *size, args, order, checker=checker)
-            if checker and checker.findings:
-                return
-
-
-@dataclass(frozen=True)
 class Fixture:
     """One case, ready to run any texts with the signatures of the kernel's launches."""
 
     label: str  # shape and family
-    flush: Placed  # against inaccessible pages
-    apart: Placed  # for the check build
+    launches: tuple[tuple[Launch, tuple[Argument, ...]], ...]
+    arena: Arena
     open: tuple[Buffer, ...]  # what is written: filled again before every run
     given: Mapping[str, np.ndarray]  # what an INOUT buffer of these holds then
     out: Buffer
@@ -69,27 +53,33 @@ class Fixture:
 
     def run(self, program: Program, turn: int) -> np.ndarray:
         """The output after all launches; raises what a launch raises."""
-        self._fill(self.flush, turn)
-        self.flush.launch(program, turn % TURNS)
-        return self.out.view(self.flush.arena.buffers[self.out.name].view).copy()
+        self._fill(turn)
+        for (launch, args), (module, entry) in zip(self.launches, program, strict=True):
+            size = launch.grid, launch.block, launch.dynamic_shared_bytes
+            module.launch(entry, *size, args, turn % TURNS)
+        return self.out.view(self.arena.buffers[self.out.name].view).copy()
 
     def findings(self, program: Program) -> list[str]:
         """What one run of the check build finds wrong: in either order the same races."""
-        self._fill(self.apart, 0)
+        self._fill(0)
         checker, known = Checker(), {buffer.name for buffer in self.open if _is_known(buffer)}
-        for buffer in self.apart.arena.buffers.values():
+        for buffer in self.arena.buffers.values():
             checker.watch(buffer, buffer.read_only, buffer.name in known)
-        self.apart.launch(program, 0, checker)
+        for (launch, args), (module, entry) in zip(self.launches, program, strict=True):
+            size = launch.grid, launch.block, launch.dynamic_shared_bytes
+            module.launch(entry, *size, args, checker=checker)
+            if checker.findings:
+                break
         return checker.findings
 
-    def _fill(self, placed: Placed, turn: int) -> None:
+    def _fill(self, turn: int) -> None:
         for buffer in self.open:
             given = self.given.get(buffer.name)
-            placed.arena.buffers[buffer.name].view[:] = filled(buffer, turn) if given is None else given
+            self.arena.buffers[buffer.name].view[:] = filled(buffer, turn) if given is None else given
 
     def broken(self) -> list[str]:
         """Guard bands that were written to; inputs are sealed with theirs."""
-        return [line for buffer in self.open for line in self.flush.arena.buffers[buffer.name].broken()]
+        return [line for buffer in self.open for line in self.arena.buffers[buffer.name].broken()]
 
     def compared(self, got: np.ndarray, turn: int) -> Compared:
         """A turn's output against truth and twin."""
@@ -163,14 +153,11 @@ def fixture(case: Case, cache: ImageCache) -> Fixture:
     with np.errstate(all="ignore"):
         truth, twin = kernel.truth(op, step), kernel.twin(step)
     written = tuple(buffer for buffer in plan.buffers if buffer.role is not Role.IN) if whole else (out,)
-    names = {buffer.name for buffer in written}
-    flush, apart = (
-        _placed(launches, plan, images, names, align) for align in (lambda buffer: buffer.align, alignment)
-    )
+    arena = _arena(plan, images, {buffer.name for buffer in written})
     return Fixture(
         label=f"{case.shape} {case.family}",
-        flush=flush,
-        apart=apart,
+        launches=tuple((launch, _arguments(launch, plan, arena)) for launch in launches),
+        arena=arena,
         open=written,
         given={buffer.name: given[buffer.name] for buffer in written if buffer.role is Role.INOUT},
         out=out,
@@ -187,20 +174,14 @@ def _before(plan: Plan, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
     return {b.name: given[b.name] if b.given else np.zeros(b.nbytes, np.uint8) for b in plan.buffers}
 
 
-def _placed(
-    launches: Sequence[Launch],
-    plan: Plan,
-    images: Mapping[str, np.ndarray],
-    written: set[str],
-    align: Callable[[Buffer], int],
-) -> Placed:
-    """At multiples of what `align` says: what the launches read copied and sealed for good, the rest open."""
+def _arena(plan: Plan, images: Mapping[str, np.ndarray], written: set[str]) -> Arena:
+    """What the launches read copied and sealed for good, the rest open."""
     arena = Arena()
     for buffer in plan.buffers:
-        placed = arena.place(buffer.name, images[buffer.name], align(buffer))
+        placed = arena.place(buffer.name, images[buffer.name], alignment(buffer))
         if buffer.name not in written:
             placed.seal()
-    return Placed(arena, tuple((launch, _arguments(launch, plan, arena)) for launch in launches))
+    return arena
 
 
 def _arguments(launch: Launch, plan: Plan, arena: Arena) -> tuple[Argument, ...]:
