@@ -28,7 +28,7 @@ class BuildRecord:
     log: str  # the compiler's, without its own times
     instructions: int | None = None  # in the text, not run; None, as what follows, where nobody disassembled
     loads: tuple[tuple[str, int], ...] = ()  # global loads by width in bits: ("32", 4), widest last
-    instructions_per_weight: float | None = None  # of the loop that multiplies most; None where it doesn't show
+    instructions_per_weight: float | None = None  # in the loop that multiplies most; None: it doesn't show
     disassembler: str = ""  # who read the code, or why nobody did
 
     @property

@@ -164,7 +164,7 @@ class Bench:
             self._check(mutant, found)
         if found.fate is Fate.SURVIVED:
             self._finish(mutant, found)
-        elif self._heavy and found.fate is not Fate.SAME and not found.complete:
+        elif found.fate is not Fate.SAME and any(found.gains(case.fixture) for case in self._heavy):
             found.add(try_mutant(program, self._heavy))
         return found
 

@@ -92,7 +92,7 @@ class Fixture:
         """What the usual rules see; an element nobody wrote is the zero that a fresh buffer holds.
 
         Where the right kernel itself is outside one of them, as sums in float16 of products that cancel are
-        outside NMSE, that rule is taken to see nothing but NaNs.
+        outside NMSE, that rule sees nothing.
         """
         filled = np.where(never_written(got, self._poison(0)), np.float32(0), values(got))
         with np.errstate(all="ignore"):
@@ -102,7 +102,7 @@ class Fixture:
             odd = not np.array_equal(np.isnan(filled), np.isnan(right))
             off = relative_ratio(filled, right) > 1
             far = self._outside_nmse(filled) and not self._outside_nmse(right)
-        return Usual(odd or (off and not self.deaf.relative), odd or (far and not self.deaf.nmse))
+        return Usual((odd or off) and not self.deaf.relative, (odd or far) and not self.deaf.nmse)
 
     def _outside_nmse(self, out: np.ndarray) -> bool:
         error = out.astype(np.float64) - self.truth.want

@@ -51,10 +51,10 @@ class Findings:
     nmse: bool = False
     seconds: list[float] = field(default_factory=list)  # processor time of every case that ended
 
-    @property
-    def complete(self) -> bool:
-        """True when no further case can add anything."""
-        return self.fate is not Fate.SURVIVED and self.relative and self.nmse
+    def gains(self, fixture: Fixture) -> bool:
+        """Whether the case can add something; of a dead one only what a rule that isn't deaf hasn't seen."""
+        relative, nmse = self.relative or fixture.deaf.relative, self.nmse or fixture.deaf.nmse
+        return self.fate is Fate.SURVIVED or not (relative and nmse)
 
     def kill(self, fate: Fate, case: str, reason: str) -> None:
         if self.fate is Fate.SURVIVED:
@@ -80,8 +80,8 @@ def examine(program: Program, cases: Iterable[Timed], rule: Rule, tell: Tell) ->
     """Runs case after case until every rule has killed the mutant, or there are none left."""
     found = Findings()
     for case in cases:
-        if found.complete:
-            break
+        if not found.gains(case.fixture):
+            continue
         tell(found, case.fixture.label, case.limit_s)
         began = time.process_time()
         try:
