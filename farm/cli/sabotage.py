@@ -161,7 +161,7 @@ def _located(score: Score, values: dict[str, Any]) -> dict[str, Any]:
 TOGETHER = {
     "crash": ("crash", "timeout"),
     "writes": ("guards", "unwritten"),
-    "bound": ("bound",),
+    "bound": ("bound", "bits"),
     "orders": ("orders",),
     "check": ("check",),
 }
@@ -175,14 +175,15 @@ def show(found: Sequence[Outcome], took_s: float, argued_in: str = equivalents.F
     for score in (one.score for one in found):
         killed = dict(score.killed)
         counts = [score.mutants, score.compiled]
-        counts += [sum(killed[rule] for rule in rules) for rules in TOGETHER.values()]
+        counts += [sum(killed.get(rule, 0) for rule in rules) for rules in TOGETHER.values()]
         counts += [score.by_relative, score.by_nmse, score.same, score.equivalents, len(score.survivors)]
         grid.add_row(score.kernel, score.kind, *map(str, counts), f"{score.score:.1%}")
     out.print(grid)
     out.print(
-        "\nkilled first by: crash or timeout; writes around a buffer or none at all; bound; another order of "
-        "execution; check (a race, a bound). relative, NMSE: what those rules alone would have killed; same: "
-        "the compiler makes the right kernel's very code of it; equiv.: alive, with an argument",
+        "\nkilled first by: crash or timeout; writes around a buffer or none at all; bound, or other bits "
+        "than the twin's; another order of execution; check (a race, a bound). relative, NMSE: what those "
+        "rules alone would have killed; same: the compiler makes the right kernel's very code of it; equiv.: "
+        "alive, with an argument",
         soft_wrap=True,
     )
     for one in found:

@@ -19,7 +19,12 @@ PAGE = DOCS / "SABOTAGE.md"
 RECORD = DOCS / "evidence" / "sabotage.jsonl"
 REGION = re.compile(r"<!-- sabotage -->\n.*?<!-- end -->\n", re.DOTALL)
 COLUMNS = ("crash", "writes", "bound", "orders", "check")
-TOGETHER = {"timeout": "crash", "guards": "writes", "unwritten": "writes"}  # as `farm sabotage` shows them
+TOGETHER = {
+    "timeout": "crash",
+    "guards": "writes",
+    "unwritten": "writes",
+    "bits": "bound",
+}  # as `farm sabotage` shows them
 HEADS = ("kernel", "texts", "older", "never", "made", "built", *COLUMNS, "killed", "relative", "NMSE",
          "same + argued", "alive")  # fmt: skip
 

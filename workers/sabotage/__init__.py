@@ -16,6 +16,7 @@ class Fate(StrEnum):
     GUARDS = "guards"  # bytes written around a buffer
     UNWRITTEN = "unwritten"
     BOUND = "bound"
+    BITS = "bits"  # within the bound, but not the twin's bits, which the right kernel gives
     ORDERS = "orders"  # another result when lanes, warps and blocks run in the other order
     CHECK = "check"  # only the check build sees it: a race, an index past its array
     SURVIVED = "survived"

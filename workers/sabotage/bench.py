@@ -57,7 +57,7 @@ class Bench:
         quick = {unit: self._compile_right(unit) for unit in texts}
         program = [(quick[unit].module, quick[unit].entry("", entry)) for unit, entry in self._launches]
         foreign = any(texts) or fixtures[0].twin is None  # nothing says that the usual rules pass it
-        cases = _timed(program, _heard(program, fixtures) if foreign else fixtures, comparing)
+        cases = _timed(program, _known(program, fixtures, foreign), comparing)
         self._size = {unit: 1 if compiled.alone else BATCH for unit, compiled in quick.items()}
         for compiled in quick.values():
             compiled.module.close()
@@ -197,10 +197,15 @@ def _uncompiled(mutant: Mutant, said: str) -> Judgement:
     return Judgement(mutant.name, Fate.COMPILE, "", said, relative=False, nmse=False)
 
 
-def _heard(program: Program, fixtures: Sequence[Fixture]) -> list[Fixture]:
-    """Cases without the usual rules that the right kernel breaks: a catalog's, or one without a twin."""
+def _known(program: Program, fixtures: Sequence[Fixture], foreign: bool) -> list[Fixture]:
+    """Cases with what the right kernel shows of them: whether its bits are the twin's, and of a foreign one
+    (a catalog's, or one without a twin) the usual rules that it breaks, which are deaf there.
+    """
     found = [(one, try_mutant(program, [Timed(one, RIGHT_CPU_S)])) for one in fixtures]
-    return [replace(one, deaf=Usual(right.relative, right.nmse)) for one, right in found]
+    return [
+        replace(one, exact=right.exact, deaf=Usual(right.relative, right.nmse) if foreign else one.deaf)
+        for one, right in found
+    ]
 
 
 def _timed(program: Program, fixtures: Sequence[Fixture], rule: Rule) -> list[Timed]:

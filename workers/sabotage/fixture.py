@@ -49,6 +49,7 @@ class Fixture:
     place: Place
     options: Options  # of the compiler
     deterministic: bool = True
+    exact: bool = False  # whether the right kernel gives the twin's bits
     deaf: Usual = Usual(relative=False, nmse=False)  # the rules that find the right kernel wrong here
 
     def run(self, program: Program, turn: int) -> np.ndarray:

@@ -49,6 +49,7 @@ class Findings:
     reason: str = ""
     relative: bool = False
     nmse: bool = False
+    exact: bool = True  # every output that was compared was the twin's, bit for bit
     seconds: list[float] = field(default_factory=list)  # processor time of every case that ended
 
     def gains(self, fixture: Fixture) -> bool:
@@ -123,6 +124,9 @@ def _judge(got: np.ndarray, turn: int, fixture: Fixture, found: Findings) -> Non
     if compared.verdict.bad:
         unwritten = "never written" in compared.reason
         found.kill(Fate.UNWRITTEN if unwritten else Fate.BOUND, fixture.label, compared.reason)
+    elif fixture.exact and not compared.bit_exact:
+        found.kill(Fate.BITS, fixture.label, "within the bound, but other bits than the twin's")
+    found.exact &= compared.bit_exact
 
 
 def checking(program: Program, fixture: Fixture, found: Findings) -> None:
