@@ -26,6 +26,7 @@ import numpy as np
 from workers.host.abi import Kernel, Launch, Report
 
 POISONS = (0x7FC0DEAD, 0xFFC1BEEF)  # float32 NaNs that no kernel makes
+ALLOCATED = 256  # in every second turn a base with an offset is where a GPU's allocator has it
 GUARD, PATTERN = 1 << 18, 0xA5  # bytes of inaccessible memory around a buffer, and what fills the slack
 SCALARS = {"i4": "<i", "u4": "<I", "i8": "<q", "u8": "<Q", "f4": "<f", "f8": "<d"}
 DEADLINE_S = 600
@@ -44,13 +45,14 @@ class Cannot(Exception):
 class Buffer:
     """Memory whose end lies against an inaccessible page; `image` is its (nbytes,) uint8."""
 
-    def __init__(self, spec: dict[str, Any], image: np.ndarray) -> None:
+    def __init__(self, spec: dict[str, Any], image: np.ndarray, turn: int) -> None:
         self.spec = spec
+        align = max(ALLOCATED, spec["align"]) if turn % 2 and spec["offset"] else spec["align"]
         size = -(-max(1, image.nbytes) // mmap.PAGESIZE) * mmap.PAGESIZE
         self.memory = mmap.mmap(-1, size + 2 * GUARD, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         whole = np.frombuffer(self.memory, np.uint8)
         self.base, self.size = whole.ctypes.data, size
-        start = GUARD + (size - image.nbytes) // spec["align"] * spec["align"]
+        start = GUARD + (size - image.nbytes) // align * align
         self.image = whole[start : start + image.nbytes]
         self.slack = (whole[GUARD:start], whole[start + image.nbytes : GUARD + size])
         for band in self.slack:
@@ -194,7 +196,7 @@ def compiled(words: list[str], folder: Path) -> str:
 
 def execute(case: dict[str, Any], modules: list[Any], turn: int) -> dict[str, np.ndarray]:
     """The judged outputs of one turn, each with another poison; odd turns go backwards."""
-    buffers = {spec["name"]: Buffer(spec, image(case, spec, turn)) for spec in case["buffers"]}
+    buffers = {spec["name"]: Buffer(spec, image(case, spec, turn), turn) for spec in case["buffers"]}
     for number, launch in enumerate(case["launches"]):
         start(modules[launch["text"]], launch, buffers, turn % 2, number)
         for buffer in buffers.values():

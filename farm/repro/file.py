@@ -28,7 +28,6 @@ from workers.cuda import code
 from workers.cuda.errors import CUDA, TABLE, Says
 from workers.files import FileStore
 from workers.host import compiler
-from workers.host.memory import alignment
 from workers.nvrtc import headers
 from workers.runner import turns_of
 
@@ -137,8 +136,7 @@ def _values(name: str, line: Evidence, plan: Plan, packed: Packed) -> dict[str, 
         "deterministic": plan.deterministic,
         "buffers": [
             {"name": b.name, "dtype": b.dtype, "shape": b.shape, "strides": b.strides, "offset": b.offset,
-             "nbytes": b.nbytes, "role": b.role.value, "fill": b.fill,
-             "align": alignment(b) if on_host else b.align}
+             "nbytes": b.nbytes, "role": b.role.value, "align": b.align, "fill": b.fill}
             for b in plan.buffers
         ],
         "launches": [_launch(launch, packed) for launch in plan.launches],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,9 @@ def test_a_child_inherits_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FARM_CUDA_ALLOCATOR", "flush")
     child = Child(Setting())
     try:
-        given = Path(f"/proc/{child.pid}/environ").read_bytes()
+        until = time.monotonic() + 30
+        while not (given := Path(f"/proc/{child.pid}/environ").read_bytes()) and time.monotonic() < until:
+            time.sleep(0.01)  # it isn't there before the program is
         words = Path(f"/proc/{child.pid}/cmdline").read_bytes()
     finally:
         child.end()

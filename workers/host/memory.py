@@ -91,12 +91,12 @@ class GuardedBuffer:
         return f"{address - self.address} bytes into buffer {self.name!r}"
 
 
-def alignment(buffer: Buffer) -> int:
-    """What a buffer's base is a multiple of, which leaves as few bytes as can be between its end and a page.
+def alignment(buffer: Buffer, as_allocated: bool) -> int:
+    """What a buffer's base is a multiple of: what it needs, so that its end is as near to a page as can be.
 
-    Where a case has an offset from an aligned base, that is aligned as a GPU's allocator does it.
+    Where a case has an offset from the base, that may be where a GPU's allocator has it, too.
     """
-    return max(ALLOCATED, buffer.align) if buffer.offset else buffer.align
+    return max(ALLOCATED, buffer.align) if as_allocated and buffer.offset else buffer.align
 
 
 _live: weakref.WeakSet[GuardedBuffer] = weakref.WeakSet()

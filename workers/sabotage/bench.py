@@ -53,7 +53,7 @@ class Bench:
         self._texts, self._folder = texts, folder
         self._made = 0
         self._brief = False
-        self._launches = [(launch.unit, launch.entry) for launch, _ in fixtures[0].launches]
+        self._launches = [(launch.unit, launch.entry) for launch, _ in fixtures[0].flush.launches]
         quick = {unit: self._compile_right(unit) for unit in texts}
         program = [(quick[unit].module, quick[unit].entry("", entry)) for unit, entry in self._launches]
         foreign = any(texts) or fixtures[0].twin is None  # nothing says that the usual rules pass it

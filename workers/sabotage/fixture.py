@@ -35,12 +35,28 @@ NMSE_LIMIT = 5e-4  # as llama.cpp's op tests have it
 
 
 @dataclass(frozen=True)
+class Placed:
+    """Where a case's buffers are, and what its launches are called with there."""
+
+    arena: Arena
+    launches: tuple[tuple[Launch, tuple[Argument, ...]], ...]
+
+    def launch(self, program: Program, order: int, checker: Checker | None = None) -> None:
+        """All launches, or up to the first that the checker finds fault with."""
+        for (launch, args), (module, entry) in zip(self.launches, program, strict=True):
+            size = launch.grid, launch.block, launch.dynamic_shared_bytes
+            module.launch(entry, *size, args, order, checker=checker)
+            if checker and checker.findings:
+                return
+
+
+@dataclass(frozen=True)
 class Fixture:
     """One case, ready to run any texts with the signatures of the kernel's launches."""
 
     label: str  # shape and family
-    launches: tuple[tuple[Launch, tuple[Argument, ...]], ...]
-    arena: Arena
+    flush: Placed  # against inaccessible pages, for the first turn
+    apart: Placed  # as a GPU's allocator has them, for the second and the check build
     open: tuple[Buffer, ...]  # what is written: filled again before every run
     given: Mapping[str, np.ndarray]  # what an INOUT buffer of these holds then
     out: Buffer
@@ -54,33 +70,29 @@ class Fixture:
 
     def run(self, program: Program, turn: int) -> np.ndarray:
         """The output after all launches; raises what a launch raises."""
-        self._fill(turn)
-        for (launch, args), (module, entry) in zip(self.launches, program, strict=True):
-            size = launch.grid, launch.block, launch.dynamic_shared_bytes
-            module.launch(entry, *size, args, turn % TURNS)
-        return self.out.view(self.arena.buffers[self.out.name].view).copy()
+        placed = self.apart if turn % TURNS else self.flush
+        self._fill(placed, turn)
+        placed.launch(program, turn % TURNS)
+        return self.out.view(placed.arena.buffers[self.out.name].view).copy()
 
     def findings(self, program: Program) -> list[str]:
         """What one run of the check build finds wrong: in either order the same races."""
-        self._fill(0)
+        self._fill(self.apart, 0)
         checker, known = Checker(), {buffer.name for buffer in self.open if _is_known(buffer)}
-        for buffer in self.arena.buffers.values():
+        for buffer in self.apart.arena.buffers.values():
             checker.watch(buffer, buffer.read_only, buffer.name in known)
-        for (launch, args), (module, entry) in zip(self.launches, program, strict=True):
-            size = launch.grid, launch.block, launch.dynamic_shared_bytes
-            module.launch(entry, *size, args, checker=checker)
-            if checker.findings:
-                break
+        self.apart.launch(program, 0, checker)
         return checker.findings
 
-    def _fill(self, turn: int) -> None:
+    def _fill(self, placed: Placed, turn: int) -> None:
         for buffer in self.open:
             given = self.given.get(buffer.name)
-            self.arena.buffers[buffer.name].view[:] = filled(buffer, turn) if given is None else given
+            placed.arena.buffers[buffer.name].view[:] = filled(buffer, turn) if given is None else given
 
     def broken(self) -> list[str]:
         """Guard bands that were written to; inputs are sealed with theirs."""
-        return [line for buffer in self.open for line in self.arena.buffers[buffer.name].broken()]
+        arenas = (self.flush.arena, self.apart.arena)
+        return [line for arena in arenas for one in self.open for line in arena.buffers[one.name].broken()]
 
     def compared(self, got: np.ndarray, turn: int) -> Compared:
         """A turn's output against truth and twin."""
@@ -154,11 +166,13 @@ def fixture(case: Case, cache: ImageCache) -> Fixture:
     with np.errstate(all="ignore"):
         truth, twin = kernel.truth(op, step), kernel.twin(step)
     written = tuple(buffer for buffer in plan.buffers if buffer.role is not Role.IN) if whole else (out,)
-    arena = _arena(plan, images, {buffer.name for buffer in written})
+    names = {buffer.name for buffer in written}
+    flush = _placed(launches, plan, images, names, as_allocated=False)
+    apart = _placed(launches, plan, images, names, True) if any(b.offset for b in plan.buffers) else flush
     return Fixture(
         label=f"{case.shape} {case.family}",
-        launches=tuple((launch, _arguments(launch, plan, arena)) for launch in launches),
-        arena=arena,
+        flush=flush,
+        apart=apart,
         open=written,
         given={buffer.name: given[buffer.name] for buffer in written if buffer.role is Role.INOUT},
         out=out,
@@ -175,14 +189,20 @@ def _before(plan: Plan, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
     return {b.name: given[b.name] if b.given else np.zeros(b.nbytes, np.uint8) for b in plan.buffers}
 
 
-def _arena(plan: Plan, images: Mapping[str, np.ndarray], written: set[str]) -> Arena:
+def _placed(
+    launches: Sequence[Launch],
+    plan: Plan,
+    images: Mapping[str, np.ndarray],
+    written: set[str],
+    as_allocated: bool,
+) -> Placed:
     """What the launches read copied and sealed for good, the rest open."""
     arena = Arena()
     for buffer in plan.buffers:
-        placed = arena.place(buffer.name, images[buffer.name], alignment(buffer))
+        placed = arena.place(buffer.name, images[buffer.name], alignment(buffer, as_allocated))
         if buffer.name not in written:
             placed.seal()
-    return arena
+    return Placed(arena, tuple((launch, _arguments(launch, plan, arena)) for launch in launches))
 
 
 def _arguments(launch: Launch, plan: Plan, arena: Arena) -> tuple[Argument, ...]:

@@ -190,4 +190,4 @@ def test_a_kernel_that_is_wrong_itself_is_not_mutated() -> None:
     failure = told(edited("walk", {"rows.cu": (("step = 16", "step = 8"),)}), "Q8_0")[1].failure
     assert failure.startswith("the right kernel itself is killed by case "), failure
     refused = told(edited("walk", {"rows.cu": (("float sum", "flaot sum"),)}), "Q8_0")[1].failure
-    assert refused == "the right text itself doesn't compile in the check build"
+    assert refused == "the right text itself doesn't compile in the exact build"

@@ -70,6 +70,6 @@ def test_the_references_bugs_make_at_least_as_many_outputs_wrong(
     assert sum(case.truth.want.size for case in cases) == reference[0]
     for version, least, most in ((text, 0, 0), (text.replace(right, wrong), reference[1], reference[0])):
         module = Module(compiler.build(version, "k.cu", "exact", cache))
-        wrongs = sum(mismatches(module, cases[0].launches[0][0].entry, case) for case in cases)
+        wrongs = sum(mismatches(module, cases[0].flush.launches[0][0].entry, case) for case in cases)
         module.close()
         assert least <= wrongs <= most
