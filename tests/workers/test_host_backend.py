@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kernels import registry, source
 from kernels.evidence import Evidence, Verdict
-from kernels.model import Build, Case, Seeded, Shape
+from kernels.model import Build, Case, Layout, Seeded, Shape
 from tests.workers.cases import matvec_case, request_for
 from workers.backend import Unavailable
-from workers.backends.host import Host
+from workers.backends.host import Host, _fill
 from workers.files import FileStore
 from workers.host import compiler
+from workers.host.memory import ALLOCATED, PAGE_BYTES
 from workers.image_cache import ImageCache
 from workers.runner import run_case
 
@@ -126,3 +129,25 @@ def test_text_is_compiled_once_for_a_process_and_once_for_the_disk(
     assert max(compile_us[1:]) < compile_us[0] / 3
     assert len(list((tmp_path / "cache").glob("*.so"))) == 1
     assert first.launches[0].symbol_digest == third.launches[0].symbol_digest
+
+
+@pytest.mark.parametrize(
+    ("build", "turn", "offset", "as_allocated"),
+    [
+        (Build.EXACT, 0, 1, False),
+        (Build.EXACT, 1, 1, True),
+        (Build.EXACT, 1, 0, False),
+        (Build.CHECK, 0, 1, True),
+        (Build.CHECK, 0, 0, False),
+    ],
+)
+def test_a_base_with_an_offset_is_flush_first_and_then_as_a_gpu_allocates_it(
+    build: Build, turn: int, offset: int, as_allocated: bool
+) -> None:
+    case = replace(matvec_case(), build=build, layout=Layout(weights_offset=offset))
+    plan = registry.kernel("matvec/block").plan(case)
+    images = {buffer.name: np.zeros(buffer.nbytes, np.uint8) for buffer in plan.buffers}
+    weights = _fill(plan, images, turn).buffers["weights"]
+    assert (weights.address % ALLOCATED == 0) is as_allocated
+    behind = -(weights.address + weights.nbytes) % PAGE_BYTES  # bytes to the next page
+    assert (behind < plan.buffer("weights").align) is not as_allocated
