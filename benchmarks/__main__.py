@@ -9,6 +9,8 @@ import platform
 import sys
 from pathlib import Path
 
+from workers.interrupt import sigterm_interrupts
+
 HERE = Path(__file__).parent
 
 
@@ -38,9 +40,14 @@ def main(words: list[str]) -> int:
         print(f"no benchmark named {unknown[0]!r}; there are {', '.join(names())}", file=sys.stderr)
         return 2
     print(machine())
-    for name in words or names():
-        print(f"\n== {name}", flush=True)
-        importlib.import_module(f"benchmarks.{name}").main()
+    try:
+        with sigterm_interrupts():  # servers that a benchmark started are ended on the way out
+            for name in words or names():
+                print(f"\n== {name}", flush=True)
+                importlib.import_module(f"benchmarks.{name}").main()
+    except KeyboardInterrupt:
+        print("ended early; what was printed above holds", file=sys.stderr)
+        return 130
     return 0
 
 

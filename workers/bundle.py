@@ -21,6 +21,7 @@ FORMAT = "kernel-farm evidence"
 VERSION = 1
 PACK = "catalog"  # of a line that carries a user's catalog: its address
 START = "0" * 64  # what the header line is chained to
+MOST_LINE_BYTES = 128 << 20  # the largest catalog there may be, in base64, and room
 
 
 class DamagedBundle(FarmError):
@@ -69,24 +70,42 @@ def lines(evidence: Iterable[Evidence]) -> Iterator[str]:
 
 def read(path: Path) -> Bundle:
     """Everything in the file; a torn last line is dropped and reported, other damage raises DamagedBundle."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise FarmError(f"{path}: {error.strerror or error}") from None
-    *whole, rest = data.split(b"\n")
-    if not whole:
-        raise DamagedBundle(f"{path}: line 1: {'no whole line' if rest else 'an empty file'}, want a header")
-    chain = _check_header(path, whole[0])
+    chain, nbytes, torn = "", 0, ""
     found: list[Evidence] = []
     carried: list[Pack] = []
-    for number, text in enumerate(whole[1:], 2):
-        body, chain = _unchained(path, number, text, chain)
+    for number, text in enumerate(_texts(path), 1):
+        if not text.endswith(b"\n"):
+            torn = f"{path}: line {number}: torn after {len(text)} bytes, dropped"
+            break
+        nbytes += len(text)
+        if number == 1:
+            chain = _check_header(path, text[:-1])
+            continue
+        body, chain = _unchained(path, number, text[:-1], chain)
         if isinstance(body, dict) and set(body) == {PACK, "content"}:
             carried.append(_pack(path, number, body))
         else:
             found.append(_evidence(path, number, body))
-    torn = f"{path}: line {len(whole) + 1}: torn after {len(rest)} bytes, dropped" if rest else ""
-    return Bundle(tuple(found), tuple(carried), chain, len(data) - len(rest), torn)
+    if not chain:
+        raise DamagedBundle(f"{path}: line 1: {'no whole line' if torn else 'an empty file'}, want a header")
+    return Bundle(tuple(found), tuple(carried), chain, nbytes, torn)
+
+
+def _texts(path: Path) -> Iterator[bytes]:
+    """The file's lines with their ends, one at a time; DamagedBundle where one has no end in sight."""
+    try:
+        with path.open("rb") as file:
+            number = 1
+            while text := file.readline(MOST_LINE_BYTES + 1):
+                if len(text) > MOST_LINE_BYTES:
+                    raise DamagedBundle(
+                        f"{path}: line {number}: more than {MOST_LINE_BYTES:,} bytes, the most that a line "
+                        "may have; the file is refused"
+                    )
+                yield text
+                number += 1
+    except OSError as error:
+        raise FarmError(f"{path}: {error.strerror or error}") from None
 
 
 def _check_header(path: Path, text: bytes) -> str:
@@ -162,7 +181,7 @@ class Writer:
         self._file = _opened(path)
         try:
             self._lock(path)
-            begun = b"\n" in path.read_bytes()  # a torn header is a file that never began
+            begun = next(_texts(path), b"").endswith(b"\n")  # a torn header is a file that never began
             self.found = read(path) if begun else Bundle((), (), START, 0)
         except FarmError:
             self._file.close()

@@ -105,6 +105,18 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes, message: s
         bundle.read(tmp_path / "x")
 
 
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_line_without_an_end_in_sight_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    longest = max(map(len, path.read_bytes().splitlines(keepends=True)))
+    monkeypatch.setattr(bundle, "MOST_LINE_BYTES", longest)
+    assert len(bundle.read(path).evidence) == 3
+    path.write_text(path.read_text() + "x" * longest + "x" + end)
+    with pytest.raises(DamagedBundle, match=f"line 5: more than {longest:,} bytes, the most"):
+        bundle.read(path)
+
+
 def test_other_versions_and_formats_are_refused(tmp_path: Path) -> None:
     for body, message in (
         ({**bundle.header(), "version": 2}, "version 2, want 1"),
