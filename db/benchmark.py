@@ -49,9 +49,9 @@ class Timed:
 COLUMNS = (*CELL, "device_class", "shape", "case_id", "evidence_id", "build_digest", "finished_us")
 
 
-def put(s: Session, timed: Iterable[tuple[Evidence, CellKey]]) -> None:
-    """Stores the benchmarks of new lines that have one, each beside its cell."""
-    insert_rows(s, benchmark, [_row(line, key) for line, key in timed])
+def put(s: Session, timed: Iterable[tuple[Evidence, CellKey, int]]) -> None:
+    """Stores the benchmarks of new lines that have one, each with its cell and when it ended."""
+    insert_rows(s, benchmark, [_row(*one) for one in timed])
 
 
 def newest(s: Session) -> tuple[Timed, ...]:
@@ -125,7 +125,7 @@ def _timed(row: Any) -> Timed:
     return Timed(key=key, benchmark=found, **values)
 
 
-def _row(line: Evidence, key: CellKey) -> dict[str, object]:
+def _row(line: Evidence, key: CellKey, finished_us: int) -> dict[str, object]:
     found = line.benchmark
     assert found is not None  # asked before
     refused = found.refused or ("" if line.verdict is Verdict.PASS else f"the case was {line.verdict}")
@@ -136,7 +136,7 @@ def _row(line: Evidence, key: CellKey) -> dict[str, object]:
         "device_class": line.device.device_class,
         "shape": str(line.case.shape),
         "build_digest": line.build_digest,
-        "finished_us": line.finished_us,
+        "finished_us": finished_us,
         "refused": refused,
         "median_us": float(found.spread.median_us),
         "gb_per_s": found.gb_per_s,

@@ -31,6 +31,7 @@ from kernels import codec
 from kernels.errors import FarmError
 from kernels.evidence import Comparison, Evidence
 
+SKEW_US = 60_000_000  # between two clocks that are both right enough
 IMPORT_BATCH = 500  # lines; a statement takes only so many parameters
 KNOWN = sa.select(table.c.evidence_id).where(table.c.evidence_id.in_(sa.bindparam("ids", expanding=True)))
 
@@ -46,6 +47,19 @@ class Entry:
     line: Evidence
     attempt_id: str | None  # None where no attempt of this database is known for it
     folded: bool  # whether it counts for its cell
+    leased_us: int = 0  # when its attempt was, by the coordinator's clock; 0 where that isn't known
+
+    def dated(self, now_us: int) -> tuple[int, int]:
+        """When it began and ended, as it counts: not before its attempt was leased, nor after it came.
+
+        Which line is the newest decides about a cell, and a worker's clock may be years off.
+        """
+        ended_us = self.line.finished_us
+        if ended_us > now_us + SKEW_US:
+            ended_us = now_us
+        elif ended_us < self.leased_us - SKEW_US:
+            ended_us = self.leased_us
+        return max(0, self.line.started_us + ended_us - self.line.finished_us), ended_us
 
 
 @dataclass(frozen=True)
@@ -87,12 +101,14 @@ def append(s: Session, entries: Sequence[Entry], now_us: int, there: Set[str] | 
     if new:
         # An attempt's case is stored: its job is planned with it.
         _store_cases(s, [entry.line for entry in new if entry.attempt_id is None])
-        see_all(s, ((entry.line.device, entry.line.finished_us) for entry in new))
         rows = [_row(entry, now_us) for entry in new]
+        ended = [entry.dated(now_us)[1] for entry in new]
+        see_all(s, zip((entry.line.device for entry in new), ended, strict=True))
         added = [finding_in(row) for row in rows if row["folded"]]
         was = before(s, (one.key for one in added), {one.case_id for one in added})
         insert_rows(s, table, rows)
-        benchmark.put(s, [(e.line, key_of(e.line)) for e in new if e.line.benchmark])
+        timed = zip(new, ended, strict=True)
+        benchmark.put(s, [(e.line, key_of(e.line), end_us) for e, end_us in timed if e.line.benchmark])
         refold(s, was, added)
     if again:
         more = sa.update(table).where(table.c.evidence_id == sa.bindparam("id"))
@@ -184,6 +200,7 @@ def _store_cases(s: Session, lines: Sequence[Evidence]) -> None:
 def _row(entry: Entry, now_us: int) -> dict[str, object]:
     line = entry.line
     key = key_of(line)
+    started_us, finished_us = entry.dated(now_us)
     return {
         **key._asdict(),
         **_figures(line.comparison),
@@ -199,8 +216,8 @@ def _row(entry: Entry, now_us: int) -> dict[str, object]:
         "rule": line.rule.value,
         "rule_verdict": line.rule_verdict.value if line.rule_verdict else None,
         "repeats": line.repeats,
-        "started_us": line.started_us,
-        "finished_us": line.finished_us,
+        "started_us": started_us,
+        "finished_us": finished_us,
         "stored_us": now_us,
         "origin": line.origin,
         "trust": line.trust,

@@ -152,7 +152,7 @@ def _take_in(s: Session, lines: Sequence[Evidence], rows: dict[str, Any], now_us
         ),
     )
     outcomes = [jobs.take(line) for line in lines]
-    entries = [_entry(*pair) for pair in zip(lines, outcomes, strict=True)]
+    entries = [_entry(line, outcome, rows) for line, outcome in zip(lines, outcomes, strict=True)]
     append(s, entries, now_us, there)
     ended = {e.attempt_id: rows[e.attempt_id] for e in entries if e.attempt_id}
     was_live = [row for row in ended.values() if row.state in LIVE_STATES]
@@ -167,9 +167,10 @@ def _take_in(s: Session, lines: Sequence[Evidence], rows: dict[str, Any], now_us
     return tuple(outcomes)
 
 
-def _entry(line: Evidence, outcome: Outcome) -> Entry:
-    late = outcome.job_id is not None and not outcome.decided
-    return Entry(line, None if outcome.job_id is None else line.attempt_id, folded=not late)
+def _entry(line: Evidence, outcome: Outcome, rows: Mapping[str, Any]) -> Entry:
+    if outcome.job_id is None:
+        return Entry(line, None, folded=True)
+    return Entry(line, line.attempt_id, outcome.decided, rows[line.attempt_id].leased_us)
 
 
 def _speaks(line: Evidence, row: Any) -> bool:
