@@ -10,6 +10,7 @@ from db.campaign import CampaignRow
 from db.cases import known_inputs, remember_inputs
 from db.job import JobRow, Target, add_jobs, jobs_of
 from db.session import Database, open_existing
+from farm import user_catalog
 from farm.campaign import Submitted, checked, make_inputs, store_sources
 from farm.drive import Way, boards_for, finish, head_on, only_farm_on, watch
 from kernels import registry
@@ -52,14 +53,26 @@ def go_on(database: Database, campaign_id: int, now_us: int) -> CampaignRow:
 
 
 def retry(database: Database, campaign_id: int, verdicts: Collection[Verdict], now_us: int) -> Submitted:
-    """Stores a campaign of those jobs of another that ended so, with today's sources; FarmError for none."""
+    """Stores a campaign of those jobs of another that ended so, with today's sources; FarmError for none.
+
+    A user's catalog is the one that the other campaign was submitted with.
+    """
     with database.reading() as s:
         row = campaign.campaign_row(s, campaign_id)
         jobs = jobs_of(s, campaign_id, verdicts)
         known = known_inputs(s, {job.case.inputs_key for job in jobs})
+        kernels = user_catalog.kernels_at(s, row.pack)
     if not jobs:
         there = ", ".join(f"{count} {verdict}" for verdict, count in row.verdicts) or "no verdict yet"
         raise FarmError(f"campaign {campaign_id} has no job that ended {' or '.join(verdicts)}: {there}")
+    with registry.searching(kernels):
+        return _stored(database, row, jobs, known, now_us)
+
+
+def _stored(
+    database: Database, row: CampaignRow, jobs: Sequence[JobRow], known: dict[str, str], now_us: int
+) -> Submitted:
+    """Stores the campaign of a campaign's jobs."""
     planned = _planned(jobs)
     if any(executes(job.backend) for job in jobs):
         known |= make_inputs([item.case for item in planned], known)
@@ -73,8 +86,10 @@ def retry(database: Database, campaign_id: int, verdicts: Collection[Verdict], n
             planned=[checked(item, known) for item in planned],
             targets=[],
             now_us=now_us,
-            retry_of=campaign_id,
+            retry_of=row.id,
+            pack=row.pack,
             bench=row.bench,
+            twice=row.twice,
         )
         add_jobs(s, made, [(job.case_id, Target(job.backend, job.device_class)) for job in jobs], now_us)
     return Submitted(made, len(jobs))

@@ -17,7 +17,7 @@ from kernels.op import Kernel
 from workers import packs
 from workers.packs import searching
 
-__all__ = ["address_of", "searching", "searching_stored", "store", "stored_kernels"]
+__all__ = ["address_of", "kernels_at", "searching", "searching_stored", "store", "stored_kernels"]
 
 
 def address_of(found: Catalog | None, kernel_id: str) -> str:
@@ -41,14 +41,19 @@ def searching_stored(s: Session) -> Iterator[None]:
         yield
 
 
+def kernels_at(s: Session, address: str) -> Mapping[str, Kernel]:
+    """The kernels of one stored catalog by their ids; none for the empty address, the farm's own."""
+    return catalog.load(Pack.from_bytes(packs_of.get(s, address), address)).kernels if address else {}
+
+
 def stored_kernels(s: Session) -> Mapping[str, Kernel]:
     """Kernel id to the newest stored kernel of that name; those that this farm can't read are left out."""
     newest = packs_of.newest(s)
     found: dict[str, Kernel] = {}
     for address in dict.fromkeys(newest.values()):
         try:
-            loaded = catalog.load(Pack.from_bytes(packs_of.get(s, address), address))
+            kernels = kernels_at(s, address)
         except FarmError:  # of another version of the farm: its cells are stale
             continue
-        found |= {name: kernel for name, kernel in loaded.kernels.items() if newest[name] == address}
+        found |= {name: kernel for name, kernel in kernels.items() if newest[name] == address}
     return {name: kernel for name, kernel in found.items() if name not in registry.built_in()}

@@ -84,6 +84,21 @@ def test_a_kernel_that_crashes_is_a_crash_and_not_lost(farm: Farm, folder: Path)
     assert json.loads(said.stdout)["verdicts"] == {"CRASH": 2}
 
 
+def test_a_retry_takes_the_catalog_that_was_submitted(farm: Farm, folder: Path, tmp_path: Path) -> None:
+    change(folder, "step = 16", "step = 8")
+    assert submit(farm, folder, "--build", "exact").exit_code == 3
+    change(folder, "step = 8", "step = 16")
+    submit(farm, folder, "--build", "exact")
+    shutil.rmtree(folder)
+    said = farm("retry", "1", "--local", "--json")
+    assert said.exit_code == 3, said.stderr
+    assert json.loads(said.stdout)["verdicts"] == {"FAIL": 2}
+    with open_existing(f"sqlite:///{tmp_path}/.farm/farm.db").reading() as s:
+        packs_of = {row.id: row.pack for row in campaigns(s)}
+    assert packs_of[3] == packs_of[1] != packs_of[2]
+    assert farm("retry", "2", "--verdict", "PASS", "--local").exit_code == 0
+
+
 def test_another_machine_fetches_the_catalog_from_the_database(
     farm: Farm, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
