@@ -30,9 +30,16 @@ def takes(build: BuildRecord) -> str:
 def fits(build: BuildRecord) -> str:
     if not build.limited_by:
         return f"occupancy: the limits of {build.arch} aren't known"
-    blocks = "1 block" if build.blocks_per_sm == 1 else f"{build.blocks_per_sm} blocks"
-    share, threads = f"{build.occupancy:.0%}", f"{build.threads} threads"
-    return f"occupancy {share}: {blocks} of {threads} an SM, limited by {build.limited_by}"
+    share, blocks = f"{build.occupancy:.0%}", _blocks(build.blocks_per_sm)
+    said = f"occupancy {share}: {blocks} of {build.threads} threads an SM, limited by {build.limited_by}"
+    if not build.most_dynamic_shared_bytes:
+        return said
+    least = _blocks(build.least_blocks_per_sm)
+    return f"{said}; {least} where a case takes {build.most_dynamic_shared_bytes} dynamic bytes"
+
+
+def _blocks(count: int) -> str:
+    return "1 block" if count == 1 else f"{count} blocks"
 
 
 def code(build: BuildRecord) -> str:

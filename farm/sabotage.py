@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from db.sabotage import Score
-from farm.sabotage_record import digest_of
+from farm.sabotage_record import Open, Recorded, cases_digest, digest_of
 from kernels import catalog, equivalents, mutants, registry, source
 from kernels.catalog import Selection
 from kernels.declared.catalog import Catalog
@@ -56,6 +56,7 @@ class Outcome:
     faults: tuple[str, ...]
     seconds: float
     judgements: tuple[Judgement, ...]
+    recorded: Recorded
 
 
 def label(job: Job) -> str:
@@ -121,9 +122,8 @@ def outcome(tally: Tally, now_us: int, entries: Sequence[Equivalent] | None = No
     job, report = tally.job, tally.report
     assert report is not None  # its job is finished
     made = mutants.mutants(job.kernel, job.kind)
-    texts = {unit: source.text(job.kernel, job.kind, unit) for unit in {mutant.unit for mutant in made}}
-    known = equivalents.equivalents() if entries is None else entries
-    mine = [entry for entry in known if entry.is_about(job.kernel, job.kind)]
+    texts = texts_of(job, made)
+    mine = about(job, equivalents.equivalents() if entries is None else entries)
     alive = {j.mutant for j in tally.judgements if j.fate is Fate.SURVIVED}
     argued = alive & {entry.mutant for entry in mine}
     counts = Counter(j.fate for j in tally.judgements)
@@ -151,7 +151,26 @@ def outcome(tally: Tally, now_us: int, entries: Sequence[Equivalent] | None = No
         equivalents=len(argued),
         survivors=tuple(survivor.mutant for survivor in survivors),
     )
-    return Outcome(score, survivors, tuple(faults), report.seconds, tuple(tally.judgements))
+    left = Open(cases_digest(job), tuple(sorted(argued)), tuple(sorted(same)))
+    judgements = tuple(tally.judgements)
+    return Outcome(score, survivors, tuple(faults), report.seconds, judgements, Recorded(score, left))
+
+
+def standing_faults(job: Job, one: Recorded, entries: Sequence[Equivalent]) -> list[str]:
+    """What is wrong with the arguments about a text that was judged before, as `outcome` would say it."""
+    made = mutants.mutants(job.kernel, job.kind)
+    unkilled = {*one.open.argued, *one.open.same} if one.open else {mutant.name for mutant in made}
+    found = equivalents.faults(about(job, entries), texts_of(job, made), made, unkilled)
+    return found + _excess(one.score.equivalents, one.score.compiled)
+
+
+def about(job: Job, entries: Sequence[Equivalent]) -> list[Equivalent]:
+    return [entry for entry in entries if entry.is_about(job.kernel, job.kind)]
+
+
+def texts_of(job: Job, made: Sequence[Mutant]) -> dict[str, str]:
+    """The texts that a job's mutants change, by unit."""
+    return {unit: source.text(job.kernel, job.kind, unit) for unit in {mutant.unit for mutant in made}}
 
 
 def _excess(argued: int, compiled: int) -> list[str]:

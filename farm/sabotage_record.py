@@ -2,36 +2,66 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from db.sabotage import Score
 from kernels import catalog, codec, source
+from kernels.equivalents import Equivalent
 from kernels.errors import FarmError
 from kernels.model import Build
+from kernels.mutants import mutants
 from workers.sabotage import Job
 
 
-def read(path: Path) -> dict[tuple[str, str], Score]:
-    """The newest score of every text, (kernel, kind); empty where there is no file yet.
+@dataclass(frozen=True)
+class Open:
+    """What no rule killed, by name, and what it was run on: whether arguments still hold is told from it."""
+
+    cases_digest: str  # SHA-256 over the ids of the cases
+    argued: tuple[str, ...]  # alive, with an argument then
+    same: tuple[str, ...]  # of which the compiler makes the right kernel's very code
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A line of the file."""
+
+    score: Score
+    open: Open | None = None  # None in lines from before it was kept
+
+
+Records = Mapping[tuple[str, str], Recorded]  # by kernel and kind
+
+
+def read(path: Path) -> dict[tuple[str, str], Recorded]:
+    """The newest line of every text, by kernel and kind; empty where there is no file yet.
 
     FarmError names the line that is no score.
     """
-    found: dict[tuple[str, str], Score] = {}
+    found: dict[tuple[str, str], Recorded] = {}
     try:
         lines = path.read_text("utf8").splitlines() if path.exists() else []
     except (OSError, UnicodeDecodeError) as error:
         raise FarmError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     for number, line in enumerate(lines, 1):
         try:
-            score = codec.decode(Score, json.loads(line))
+            one = _recorded(json.loads(line))
         except (ValueError, RecursionError, FarmError) as error:
             raise FarmError(
                 f"{path}:{number} is no score of farm sabotage --record: {error}; delete that line"
             ) from None
-        found[score.kernel, score.kind] = score
+        found[one.score.kernel, one.score.kind] = one
     return found
+
+
+def _recorded(body: Any) -> Recorded:
+    said = body.pop("open", None) if isinstance(body, dict) else None
+    return Recorded(codec.decode(Score, body), None if said is None else codec.decode(Open, said))
 
 
 def demand_writable(path: Path) -> None:
@@ -39,9 +69,9 @@ def demand_writable(path: Path) -> None:
     _write(path, "")
 
 
-def append(path: Path, score: Score) -> None:
+def append(path: Path, one: Recorded) -> None:
     """Adds a line; FarmError where it can't be written."""
-    _write(path, codec.canonical(score) + "\n")
+    _write(path, codec.canonical(codec.encode(one.score) | {"open": codec.encode(one.open)}) + "\n")
 
 
 def _write(path: Path, text: str) -> None:
@@ -53,15 +83,34 @@ def _write(path: Path, text: str) -> None:
         raise FarmError(f"can't write {path}: {error.strerror}; name another --record") from None
 
 
-def left(jobs: Sequence[Job], recorded: dict[tuple[str, str], Score]) -> list[Job]:
-    """The texts that have no score of today's source, or one with a survivor."""
-    return [job for job in jobs if not settled(job, recorded)]
+def left(jobs: Sequence[Job], recorded: Records, entries: Sequence[Equivalent]) -> list[Job]:
+    """The texts that have no line of today's source, mutants and cases, or one with a survivor."""
+    return [job for job in jobs if not settled(job, recorded, entries)]
 
 
-def settled(job: Job, recorded: dict[tuple[str, str], Score]) -> bool:
-    """Whether a text was judged as it is today, and nothing was left alive without an argument."""
-    score = recorded.get((job.kernel, job.kind or catalog.NO_KIND))
-    return score is not None and score.source_digest == digest_of(job) and not score.survivors
+def settled(job: Job, recorded: Records, entries: Sequence[Equivalent]) -> bool:
+    """Whether a text was judged as it is today, and `entries` argue for all that was left alive."""
+    one = of_job(job, recorded)
+    if one is None or one.score.survivors or one.score.source_digest != digest_of(job):
+        return False
+    mine = {entry.mutant for entry in entries if entry.is_about(job.kernel, job.kind)}
+    if one.open is None:
+        as_it_was = len(
+            catalog.quick_cases(job.kernel, job.kind)
+        ) == one.score.cases and one.score.equivalents <= len(mine)
+    else:
+        as_it_was = one.open.cases_digest == cases_digest(job) and mine.issuperset(one.open.argued)
+    return as_it_was and len(mutants(job.kernel, job.kind)) == one.score.mutants
+
+
+def of_job(job: Job, recorded: Records) -> Recorded | None:
+    return recorded.get((job.kernel, job.kind or catalog.NO_KIND))
+
+
+def cases_digest(job: Job) -> str:
+    """Of the cases that a text's mutants meet."""
+    ids = "\n".join(case.id for case in catalog.quick_cases(job.kernel, job.kind))
+    return hashlib.sha256(ids.encode()).hexdigest()
 
 
 def digest_of(job: Job) -> str:

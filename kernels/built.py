@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernels import codec
+
 
 @dataclass(frozen=True)
 class BuildRecord:
@@ -30,9 +32,11 @@ class BuildRecord:
     loads: tuple[tuple[str, int], ...] = ()  # global loads by width in bits: ("32", 4), widest last
     instructions_per_weight: float | None = None  # in the loop that multiplies most; None: it doesn't show
     disassembler: str = ""  # who read the code, or why nobody did
+    most_dynamic_shared_bytes: int = codec.later(0)  # of the kernel's quick cases, where one takes more
+    least_blocks_per_sm: int = codec.later(0)  # with those; 0 where none takes more, or it isn't known
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What its author should know: registers that went to memory, an SM that holds a single block."""
         spilled = self.spill_store_bytes + self.spill_load_bytes > 0
-        return ("one-block",) * (self.blocks_per_sm == 1) + ("spills",) * spilled
+        return ("one-block",) * (1 in (self.blocks_per_sm, self.least_blocks_per_sm)) + ("spills",) * spilled

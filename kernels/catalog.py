@@ -146,6 +146,15 @@ def case_of(kernel: Kernel, kinds: tuple[str, ...], workload: Workload, drawn: S
     )
 
 
+def quick_cases(kernel_id: str, kind_name: str) -> list[Case]:
+    """A kernel's own quick cases of a kind that it can run, all families, exact where it has that build."""
+    kernel = registry.launch_kernel(kernel_id)
+    builds = builds_of(kernel, (Build.EXACT,)) or kernel.builds[:1]
+    selection = Selection(kernels=(kernel_id,), kinds=(kind_name or NO_KIND,), builds=builds)
+    cases = [planned.case for planned in expand(selection)]
+    return [case for case in cases if not (registry.op(case.op).refuses(case) or kernel.refuses(case))]
+
+
 def builds_of(kernel: Kernel, named: Iterable[Build] = ()) -> tuple[Build, ...]:
     """The builds that are named, or its own; none that the kernel lacks."""
     wanted = tuple(named) or kernel.builds

@@ -147,9 +147,11 @@ class Evidence:
 
     @property
     def build_digest(self) -> str:
-        """Equal where the same code came out under equal flags, plan and twin; empty where not known."""
+        """Equal where the same code came out under equal flags, plan and twin; empty where not known.
+
+        What a launch takes differs from case to case; how it follows from a case is in the frame.
+        """
         if not self.builds or not self.frame_digest:
             return ""
-        made = sorted((b.kernel, b.kind, b.arch, b.threads, b.dynamic_shared_bytes, b.cubin_digest)
-                      for b in self.builds)  # fmt: skip
+        made = sorted({(b.kernel, b.kind, b.arch, b.cubin_digest) for b in self.builds})
         return codec.digest([self.frame_digest, self.flags, made])

@@ -186,7 +186,12 @@ def constants(unit: Unit, i: int) -> Iterator[Edit]:
 
 
 FIELDS = {"x": "y", "y": "x", "z": "w", "w": "z"}
-CALLS = {"__shfl_down_sync": "__shfl_up_sync", "__shfl_up_sync": "__shfl_down_sync"}
+CALLS = {
+    "__shfl_down_sync": "__shfl_up_sync",
+    "__shfl_up_sync": "__shfl_down_sync",
+    "__shfl_xor_sync": "__shfl_down_sync",
+    "__shfl_sync": "__shfl_xor_sync",
+}
 BARRIERS = ("__syncthreads", "__syncwarp")
 
 

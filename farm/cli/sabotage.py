@@ -17,7 +17,17 @@ from db.session import Database, open_database
 from farm import sabotage_record, user_catalog
 from farm.cli import options
 from farm.exports import score_record
-from farm.sabotage import Outcome, Survivor, Tally, argued, catalog_jobs, jobs, label, outcome
+from farm.sabotage import (
+    Outcome,
+    Survivor,
+    Tally,
+    argued,
+    catalog_jobs,
+    jobs,
+    label,
+    outcome,
+    standing_faults,
+)
 from farm.terminal import console, shown, table
 from kernels import codec, equivalents
 from kernels.declared.catalog import Catalog
@@ -37,6 +47,7 @@ class Chosen:
     jobs: Sequence[Job]
     equivalents: Sequence[Equivalent]
     file: str  # that those are in
+    faults: Sequence[str] = ()  # of the arguments about texts that were judged before, each with its text
 
 
 @click.command(short_help=__doc__)
@@ -53,7 +64,7 @@ class Chosen:
 @click.option(
     "--record",
     type=options.FILE,
-    help="Add scores to this file, and run nothing that it has of today's source.",
+    help="Add scores to this file, and run nothing that it has of today's source, mutants and cases.",
 )
 @options.database
 @options.as_json
@@ -71,7 +82,8 @@ def sabotage(
     Mutants run on the host backend, on the kernel's own quick cases. Scores go to the database and into
     exports. Exit code 3 where a mutant survives without an argument in kernels/equivalents.toml, or an
     argument there no longer applies. Of a catalog all kernels are taken unless some are named, and its own
-    equivalents.toml. With --record a run that was interrupted goes on where it stopped.
+    equivalents.toml. With --record a run that was interrupted goes on where it stopped; arguments about
+    what it skips are held against what was alive then.
     """
     kept = Path(record) if record else None
     with user_catalog.searching(catalog_folder) as found:
@@ -91,13 +103,21 @@ def sabotage(
 
 
 def _unrecorded(chosen: Chosen, path: Path) -> Chosen:
-    left = sabotage_record.left(chosen.jobs, sabotage_record.read(path))
+    recorded = sabotage_record.read(path)
+    left = sabotage_record.left(chosen.jobs, recorded, chosen.equivalents)
     sabotage_record.demand_writable(path)
+    there = [(job, sabotage_record.of_job(job, recorded)) for job in chosen.jobs if job not in left]
+    faults = [
+        f"{label(job)}: {chosen.file}: {fault}"
+        for job, one in there
+        if one
+        for fault in standing_faults(job, one, chosen.equivalents)
+    ]
     click.echo(
         f"{len(chosen.jobs) - len(left)} of {len(chosen.jobs)} texts are in {path} as they are today",
         err=True,
     )
-    return replace(chosen, jobs=left)
+    return replace(chosen, jobs=left, faults=faults)
 
 
 def _of_catalog(
@@ -126,7 +146,7 @@ def _judge(chosen: Chosen, database: Database, processes: int, as_json: bool, re
         with database.writing() as s:
             rows.put(s, outcomes[job].score)
         if record:
-            sabotage_record.append(record, outcomes[job].score)
+            sabotage_record.append(record, outcomes[job].recorded)
         done = f"{len(outcomes) + len(failures)} of {len(chosen.jobs)}"
         click.echo(f"{done}: {label(job)}, {outcomes[job].score.mutants} mutants", err=True)
 
@@ -138,9 +158,11 @@ def _judge(chosen: Chosen, database: Database, processes: int, as_json: bool, re
         click.echo(json.dumps(document(found, took), indent=1))
     elif found:
         show(found, took, chosen.file)
+    for fault in chosen.faults:
+        click.echo(fault, err=True)
     if failures:
         raise FarmError("; ".join(failures))
-    return 3 if any(one.survivors or one.faults for one in found) else 0
+    return 3 if chosen.faults or any(one.survivors or one.faults for one in found) else 0
 
 
 def document(found: Sequence[Outcome], took_s: float) -> dict[str, Any]:

@@ -81,6 +81,16 @@ def test_a_build_reaches_its_rung_and_compares_nothing(farm: Farm) -> None:
     assert cell.build_digest == line.build_digest != ""
 
 
+def test_one_code_at_two_shapes_is_one_code(farm: Farm) -> None:
+    """A kernel that takes more shared memory for longer rows is built once."""
+    first, second = built(case(1)), built(case(2), threads=64, dynamic_shared_bytes=36864)
+    assert first.build_digest == second.build_digest
+    stored(farm, first)
+    assert stored(farm, second).build_digest == first.build_digest
+    other = built(case(1), cubin_digest="e" * 64)
+    assert other.build_digest not in ("", first.build_digest)
+
+
 @pytest.mark.parametrize(
     ("changes", "flags"),
     [
@@ -89,6 +99,8 @@ def test_a_build_reaches_its_rung_and_compares_nothing(farm: Farm) -> None:
         ({"blocks_per_sm": 1}, ("one-block",)),
         ({"blocks_per_sm": 1, "spill_load_bytes": 4}, ("one-block", "spills")),
         ({"blocks_per_sm": 0}, ()),  # not known
+        ({"blocks_per_sm": 3, "least_blocks_per_sm": 1}, ("one-block",)),
+        ({"blocks_per_sm": 3, "least_blocks_per_sm": 2}, ()),
     ],
 )
 def test_what_its_author_should_know_is_marked(

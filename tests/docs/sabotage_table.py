@@ -26,7 +26,7 @@ TOGETHER = {
     "bits": "bound",
 }  # as `farm sabotage` shows them
 HEADS = ("kernel", "texts", "older", "never", "made", "built", *COLUMNS, "killed", "relative", "NMSE",
-         "same + argued", "alive")  # fmt: skip
+         "same + argued", "of built", "alive")  # fmt: skip
 
 
 def table(scores: dict[tuple[str, str], Score], texts: Sequence[Job]) -> str:
@@ -57,7 +57,8 @@ def row(name: str, scores: dict[tuple[str, str], Score], texts: Sequence[Job]) -
         name, str(len(mine)), str(older), str(len(texts) - len(mine)), f"{made:,}", f"{built:,}",
         *(f"{count:,}" for count in killed.values()),
         *(f"{100 * share / killable:.1f} %" if killable else "–" for share in shares),
-        f"{same:,} + {argued:,}", str(sum(len(score.survivors) for score in mine)),
+        f"{same:,} + {argued:,}", f"{100 * (same + argued) / built:.1f} %" if built else "–",
+        str(sum(len(score.survivors) for score in mine)),
     ]  # fmt: skip
 
 
@@ -66,7 +67,8 @@ def key(job: Job) -> tuple[str, str]:
 
 
 def region() -> str:
-    return f"<!-- sabotage -->\n{table(read(RECORD), jobs((), True, ()))}\n<!-- end -->\n"
+    scores = {key: one.score for key, one in read(RECORD).items()}
+    return f"<!-- sabotage -->\n{table(scores, jobs((), True, ()))}\n<!-- end -->\n"
 
 
 def outdated() -> Iterator[str]:

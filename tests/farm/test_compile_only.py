@@ -116,6 +116,8 @@ def test_what_a_build_says_of_itself() -> None:
     unknown = replace(MADE, blocks_per_sm=0, limited_by="")
     assert build_text.fits(unknown) == "occupancy: the limits of sm_86 aren't known"
     assert "0 blocks of 256" in build_text.fits(replace(MADE, blocks_per_sm=0))
+    larger = replace(MADE, most_dynamic_shared_bytes=36864, least_blocks_per_sm=1)
+    assert build_text.fits(larger).endswith("by registers; 1 block where a case takes 36864 dynamic bytes")
 
 
 def test_what_a_disassembly_says_or_why_there_is_none() -> None:

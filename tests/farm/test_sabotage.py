@@ -15,11 +15,12 @@ from farm import sabotage_record
 from farm.cli import main
 from farm.reader import kinds_of
 from farm.sabotage import Outcome, Tally, jobs, outcome
+from farm.sabotage_record import Recorded
 from kernels import catalog, equivalents, registry, source
 from kernels.declared.cubin import HEADER, MACHINE
 from kernels.equivalents import Equivalent, changed_line
 from kernels.errors import UsageError
-from kernels.mutants import mutants
+from kernels.mutants import Mutant, mutants
 from tests.workers.test_catalogs import ADDS, SILU
 from workers import packs
 from workers.backend import Unavailable
@@ -27,6 +28,7 @@ from workers.host import compiler
 from workers.sabotage import Fate, Job, Judgement, Report
 
 JOB = Job("silu_mul/flat", "")
+KEY = (JOB.kernel, catalog.NO_KIND)
 MADE = mutants(JOB.kernel, JOB.kind)
 PLANTED = MADE[0]
 ARGUED = Equivalent(
@@ -317,15 +319,53 @@ def test_a_record_is_continued_and_only_what_changed_or_survived_is_judged_again
     again = CliRunner().invoke(main, words)
     assert again.exit_code == 0
     assert again.stderr == f"1 of 1 texts are in {path} as they are today\n"
-    (score,) = sabotage_record.read(path).values()
-    assert sabotage_record.left([JOB], {(score.kernel, score.kind): score}) == []
-    for wrong in (replace(score, source_digest="0" * 64), replace(score, survivors=("f:1:drop",))):
-        assert sabotage_record.left([JOB], {(score.kernel, score.kind): wrong}) == [JOB]
+    (one,) = sabotage_record.read(path).values()
+    assert one.open is not None
+    entries = equivalents.equivalents()
+    for right in (one, replace(one, open=None)):
+        assert sabotage_record.left([JOB], {KEY: right}, entries) == []
+    score, left = one.score, one.open
+    for wrong in (
+        replace(one, score=replace(score, source_digest="0" * 64)),
+        replace(one, score=replace(score, survivors=("f:1:drop",))),
+        replace(one, score=replace(score, mutants=score.mutants + 1)),
+        replace(one, open=replace(left, cases_digest="0" * 64)),
+        replace(one, open=replace(left, argued=(*left.argued, "f:1:drop"))),
+        Recorded(replace(score, cases=score.cases + 1)),
+        Recorded(replace(score, equivalents=score.equivalents + 1)),
+    ):
+        assert sabotage_record.left([JOB], {KEY: wrong}, entries) == [JOB]
     path.write_text(path.read_text() + "{}\n")
     refused = CliRunner().invoke(main, words)
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
     assert f"{path}:2 is no score of farm sabotage --record" in refused.stderr
     assert "; delete that line" in refused.stderr
+
+
+def test_arguments_about_recorded_texts_are_held_against_what_was_alive_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "scores.jsonl"
+    judgement = found(judged(alive=(PLANTED.name,)), ARGUED)
+    assert judgement.recorded.open is not None
+    assert judgement.recorded.open.argued == (PLANTED.name,)
+    sabotage_record.append(path, judgement.recorded)
+    words = ["sabotage", JOB.kernel, "--record", str(path), "--db", f"sqlite:///{tmp_path}/farm.db"]
+    entries = [ARGUED]
+    monkeypatch.setattr("farm.cli.sabotage.equivalents.equivalents", lambda: tuple(entries))
+    assert CliRunner().invoke(main, words).exit_code == 0
+    entries += [replace(ARGUED, mutant=MADE[1].name, now=_now(MADE[1])), replace(ARGUED, mutant="f:9:drop")]
+    said = CliRunner().invoke(main, words)
+    assert said.exit_code == 3
+    assert said.stderr.splitlines()[1:] == [
+        f"silu_mul/flat F32: kernels/equivalents.toml: {MADE[1].name}: a rule kills it now, so it isn't "
+        "equivalent",
+        "silu_mul/flat F32: kernels/equivalents.toml: f:9:drop: there is no such mutant any more",
+    ]
+
+
+def _now(mutant: Mutant) -> str:
+    return changed_line(source.text(JOB.kernel, ""), mutant)
 
 
 def test_a_record_that_cannot_be_written_is_told_before_anything_is_judged(tmp_path: Path) -> None:

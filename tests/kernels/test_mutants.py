@@ -41,6 +41,8 @@ def made(statement: str, operator: str, before: str = "") -> list[str]:
         ("o[SIZE] = n;", "constant-1", ["(SIZE - 1)"]),
         ("__syncthreads();", "barrier", [""]),
         ("n = __shfl_down_sync(m, n, k);", "lanes", ["__shfl_up_sync"]),
+        ("n = __shfl_xor_sync(m, n, k);", "lanes", ["__shfl_down_sync"]),
+        ("n = __shfl_sync(m, n, k);", "lanes", ["__shfl_xor_sync"]),
         ("n = threadIdx.x;", "field", ["y"]),
         ("n = (signed char)m;", "sign", ["(unsigned char)"]),
         ("n = (int)m;", "sign", ["(unsigned int)"]),

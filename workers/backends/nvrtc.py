@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from kernels import registry, source
+from kernels import catalog, registry, source
 from kernels.built import BuildRecord
 from kernels.declared.flags import for_nvrtc
 from kernels.model import Build, Device, Launch, Options, Plan
@@ -155,8 +156,14 @@ def record(launch: Launch, arch: str, made: Compiled, reading: Reading, by: str)
     """Everything that a cubin and its log say, for one launch's geometry."""
     takes = resources.of_entry(made.log, made.lowered or launch.entry)
     threads = launch.block[0] * launch.block[1] * launch.block[2]
-    shared_bytes = takes.static_shared_bytes + launch.dynamic_shared_bytes
-    fits = occupancy(int(arch.removeprefix("sm_")), threads, takes.registers, shared_bytes)
+    most = max(launch.dynamic_shared_bytes, _most_dynamic_shared(launch.kernel, launch.kind))
+    fits, least = (
+        occupancy(
+            int(arch.removeprefix("sm_")), threads, takes.registers, takes.static_shared_bytes + dynamic
+        )
+        for dynamic in (launch.dynamic_shared_bytes, most)
+    )
+    takes_more = most > launch.dynamic_shared_bytes
     return BuildRecord(
         kernel=launch.kernel,
         kind=launch.kind,
@@ -179,7 +186,23 @@ def record(launch: Launch, arch: str, made: Compiled, reading: Reading, by: str)
         loads=reading.loads,
         instructions_per_weight=_per_weight(launch, reading),
         disassembler=by,
+        most_dynamic_shared_bytes=most if takes_more else 0,
+        least_blocks_per_sm=least.blocks if takes_more else 0,
     )
+
+
+def _most_dynamic_shared(kernel_id: str, kind: str) -> int:
+    """Bytes of a block, over the quick cases of a kernel of the farm's own; 0 for a catalog's."""
+    return 0 if registry.self_contained(kernel_id) else _most_of_own(kernel_id, kind)
+
+
+@cache
+def _most_of_own(kernel_id: str, kind: str) -> int:
+    """One case stands for all that a source is built for, but others may take more."""
+    kernel = registry.launch_kernel(kernel_id)
+    plans = (kernel.plan(case) for case in catalog.quick_cases(kernel_id, kind))
+    own = (launch for plan in plans for launch in plan.launches if launch.kernel == kernel_id)
+    return max((launch.dynamic_shared_bytes for launch in own), default=0)
 
 
 def _per_weight(launch: Launch, reading: Reading) -> float | None:

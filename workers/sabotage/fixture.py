@@ -10,7 +10,7 @@ import numpy as np
 from kernels import catalog, dtypes, judge, registry
 from kernels.compare import Compared, Place, compare, never_written, relative_ratio
 from kernels.dtypes import bits, canonical, rounded, values
-from kernels.model import Buffer, BufferArg, Build, Case, Launch, Options, Plan, Role
+from kernels.model import Buffer, BufferArg, Case, Launch, Options, Plan, Role
 from kernels.op import JudgedOp, Truth
 from workers.backend import POISONS, filled
 from workers.files import FileStore
@@ -135,16 +135,9 @@ def same(first: np.ndarray, second: np.ndarray) -> bool:
 
 
 def fixtures(kernel_id: str, kind_name: str) -> list[Fixture]:
-    """The kernel's own quick cases in the catalog's order, all families, exact where it has that build."""
-    kernel = registry.launch_kernel(kernel_id)
-    one_build = catalog.builds_of(kernel, (Build.EXACT,)) or kernel.builds[:1]
-    selection = catalog.Selection(
-        kernels=(kernel_id,), kinds=(kind_name or catalog.NO_KIND,), builds=one_build
-    )
+    """What judges a kernel's mutants, in the catalog's order."""
     cache = ImageCache(FileStore())
-    cases = [planned.case for planned in catalog.expand(selection)]
-    runnable = [case for case in cases if not (registry.op(case.op).refuses(case) or kernel.refuses(case))]
-    return [fixture(case, cache) for case in runnable]
+    return [fixture(case, cache) for case in catalog.quick_cases(kernel_id, kind_name)]
 
 
 def fixture(case: Case, cache: ImageCache) -> Fixture:

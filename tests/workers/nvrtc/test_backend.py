@@ -135,6 +135,16 @@ def test_record_has_what_the_kernel_declares(nvrtc: Nvrtc) -> None:
     assert "Used" in record.log
 
 
+def test_an_sm_that_holds_one_block_of_some_case_is_marked(nvrtc: Nvrtc) -> None:
+    case = matvec_case(kernel="wide", kinds=("F32",), rows=9, cols=160)
+    record = record_of(case, 75, nvrtc)
+    assert (record.dynamic_shared_bytes, record.most_dynamic_shared_bytes) == (21504, 36864)
+    assert (record.blocks_per_sm, record.least_blocks_per_sm) == (3, 1)
+    assert "one-block" in record.notes
+    record = record_of(matvec_case(), 75, nvrtc)
+    assert (record.most_dynamic_shared_bytes, record.least_blocks_per_sm, record.notes) == (0, 0, ())
+
+
 def test_static_shared_memory_is_the_plans(nvrtc: Nvrtc) -> None:
     case = matvec_case()
     mul_mm = replace(case, op="mul_mm", kernel="reference", shape=Shape.of(rows=64, cols=64, batch=8))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from workers.nvrtc.occupancy import LIMITS, UNKNOWN, Occupancy, occupancy
+from farm.toolchains import archs, known
+from workers.nvrtc.occupancy import LIMITS, UNKNOWN, UNTOLD, Occupancy, occupancy
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,7 @@ def test_more_of_anything_never_fits_more_blocks(arch: int) -> None:
     assert occupancy(arch, 512, 32, 8192).blocks <= base
     assert occupancy(arch, 256, 64, 8192).blocks <= base
     assert occupancy(arch, 256, 32, 16384).blocks <= base
+
+
+def test_every_architecture_that_a_release_builds_for_is_described_or_named_as_untold() -> None:
+    assert set(archs(known())) - set(LIMITS) == set(UNTOLD)
