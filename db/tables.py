@@ -135,6 +135,8 @@ device = Table(
     Column("fingerprint_digest", SHA256, nullable=False),  # the newest
     Column("first_seen_us", BigInteger, nullable=False),
     Column("last_seen_us", BigInteger, nullable=False),
+    Column("own", Boolean, nullable=False, server_default=false()),  # joined by another road than a gateway
+    Column("token_id", RowId, ForeignKey("token.id")),  # whose worker spoke for it last; null for none
 )
 
 fingerprint = Table(

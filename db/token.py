@@ -70,6 +70,11 @@ def find(s: Session, secret: str, now_us: int) -> TokenRow:
     return row
 
 
+def row_of(s: Session, token_id: int) -> TokenRow:
+    """A token that is known to be there."""
+    return TokenRow(*s.execute(_rows().where(token.c.id == token_id)).one())
+
+
 def used(s: Session, token_id: int, now_us: int) -> None:
     """Notes that a worker has said hello with it."""
     s.execute(sa.update(token).where(token.c.id == token_id).values(used_us=now_us))

@@ -94,10 +94,13 @@ FARM_GATEWAY=$(line head 'gateway at ([^;]+);')
 start web farm status --web --port 0
 FARM_WEB=$(line web 'dashboard at ([^;]+)/;')
 
+# The head works on this board too: a token must name what is the farm's own.
+board=$("$python" -c 'import sys; from workers.boards import matching, survey; print(matching(survey(sys.argv[1:]), "*")[0].device.slug)' \
+    "$backend" 2>board.log) || die "nothing here runs $backend: $(tail -n 1 board.log)"
 worker=local-worker-$$
-farm token new "$worker" >worker.token
+farm token new "$worker" --device "$board" >worker.token
 FARM_STATE=$home/worker start worker "$python" -m workers pull "$FARM_GATEWAY" --token-file worker.token --ca gateway.pem \
-    --backend "$backend"
+    --backend "$backend" --device "$board"
 line worker 'at work for ([^;]+);' >/dev/null
 
 export FARM_GATEWAY FARM_WEB FARM_CA=$home/gateway.pem

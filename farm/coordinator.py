@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from db import campaign, device, pack, queue, trust
+from db import campaign, pack, queue, trust
 from db.campaign import CampaignRow
 from db.cases import inputs_key, remember_inputs
 from db.epoch import demand_epoch, raise_epoch
@@ -17,7 +17,8 @@ from db.job import add_targets
 from db.loss import Losses, lose
 from db.outcome import Outcome, complete_many
 from db.session import Database, Session
-from farm import limits
+from farm import admission, limits
+from farm.admission import Joined
 from farm.campaign import deadline_s, targets_here
 from farm.exam import Examiner, Result, is_question
 from farm.metrics import Figures
@@ -26,7 +27,7 @@ from farm.roll import Roll
 from farm.second_looks import SecondLooks
 from farm.settle import settle
 from farm.terms import Term, Terms
-from farm.wire import lease_of, misfit, mismatch
+from farm.wire import lease_of
 from farm.writer import Answer, Joint, Steps, Writer
 from kernels.evidence import Evidence, Verdict
 from workers import protocol
@@ -130,13 +131,15 @@ class Coordinator:
 
     def hello_steps(self, message: Hello) -> Steps[Welcome]:
         """Takes a worker in and makes the jobs that open campaigns want of its device; or says why not."""
-        if reason := self._refuses(message):
-            self.recorder.refused(message, reason)
-            return Welcome(False, reason, self.epoch, self._ttl_s)
+        with self._database.reading() as s:
+            reason = admission.refusal(s, message, self._catalog_digest)
+        joined = Joined(reason) if reason else (yield Joint(self._join, message))
+        if joined.refusal:
+            self.recorder.refused(message, joined.refusal)
+            return Welcome(False, joined.refusal, self.epoch, self._ttl_s)
         if self._examiner:
             self._examiner.join(message.worker_id)
-        joined = yield Joint(self._join, message)
-        self._roll.enter(message, joined)
+        self._roll.enter(message, joined.campaign_id)
         self.recorder.joined(message)
         return Welcome(True, "", self.epoch, self._ttl_s)
 
@@ -285,11 +288,16 @@ class Coordinator:
             queue.start(s, self.epoch, began, self._now_us())
         return partial(self._terms.written, began)
 
-    def _join(self, s: Session, hellos: Sequence[Hello]) -> list[int]:
-        """Takes the devices in and makes their jobs; for each the newest campaign that has some of it."""
+    def _join(self, s: Session, hellos: Sequence[Hello]) -> list[Joined]:
+        """Takes the devices in and makes their jobs; turns away who may speak for them no longer."""
         demand_epoch(s, self.epoch)
-        device.see_all(s, [(hello.device, self._now_us()) for hello in hellos])
-        return [self._add_jobs(s, hellos, seen=0)] * len(hellos)
+        refusals = admission.admit(s, hellos, self._now_us())
+        admitted = [hello for hello, reason in zip(hellos, refusals, strict=True) if not reason]
+        for rival in self._roll.rivals(admitted):
+            if admission.unentitled(s, rival, self._now_us()):
+                self._roll.dismiss(rival.worker_id)
+        newest = self._add_jobs(s, admitted, seen=0)
+        return [Joined(reason, newest) for reason in refusals]
 
     def _add_jobs(self, s: Session, hellos: Sequence[Hello], seen: int) -> int:
         """Makes the jobs that open campaigns newer than `seen` want of boards; the newest campaign's id."""
@@ -360,16 +368,6 @@ class Coordinator:
         remember_inputs(s, new)
         if len(self._inputs) < REMEMBERED:
             self._inputs |= new.keys()
-
-    def _refuses(self, message: Hello) -> str:
-        """Why a worker isn't taken in; empty if it is."""
-        return mismatch(message, self._catalog_digest) or misfit(message) or self._is_aside(message)
-
-    def _is_aside(self, message: Hello) -> str:
-        """Why a board gets no work; empty if it may."""
-        with self._database.reading() as s:
-            reason = trust.why_aside(s, message.device.slug)
-        return f"set aside: {reason}; farm devices --readmit {message.device.slug}" if reason else ""
 
     def _examined(self, s: Session, hello: Hello, result: Result) -> None:
         demand_epoch(s, self.epoch)

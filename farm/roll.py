@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 
 from db import queue
 from farm.wire import worker_of
@@ -76,7 +76,18 @@ class Roll:
         """The ids of the workers of these boards."""
         return [name for name, hello in list(self._hellos.items()) if hello.device.slug in slugs]
 
+    def rivals(self, hellos: Iterable[Hello]) -> list[Hello]:
+        """The workers that speak for the boards of these and came with other tokens."""
+        speakers = {(hello.device.slug, hello.token_id) for hello in hellos}
+        slugs = {slug for slug, _ in speakers}
+        known = [one for one in list(self._hellos.values()) if one.device.slug in slugs]
+        return [one for one in known if (one.device.slug, one.token_id) not in speakers]
+
     def turn_away(self, slug: str) -> None:
         """Asks a board's workers for another hello, which is refused; what they hold runs out."""
         for worker_id in self.on({slug}):
-            self._hellos.pop(worker_id, None)
+            self.dismiss(worker_id)
+
+    def dismiss(self, worker_id: str) -> None:
+        """As `turn_away`, for one worker."""
+        self._hellos.pop(worker_id, None)

@@ -33,6 +33,7 @@ class Hello:
     files: tuple[
         str, ...
     ] = ()  # SHA-256 of those that the worker holds: cases that need them come here first
+    token_id: int = codec.later(0)  # what it came with, as the gateway says; 0 by another road
 
 
 @dataclass(frozen=True)

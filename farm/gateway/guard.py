@@ -61,6 +61,14 @@ class Bucket:
         return True
 
 
+@dataclass(frozen=True)
+class Speaker:
+    """A worker as it said hello."""
+
+    token_id: int
+    slug: str  # of its board
+
+
 @dataclass
 class Ledger:
     """What the gateway remembers between calls: whose worker is whose, and how many calls are left."""
@@ -68,7 +76,7 @@ class Ledger:
     clock: Callable[[], float]
     rate_s: float = 50.0
     burst: float = 200.0
-    owners: dict[str, int] = field(default_factory=dict)  # worker id -> token id
+    speakers: dict[str, Speaker] = field(default_factory=dict)  # by worker id
     buckets: dict[int, Bucket] = field(default_factory=dict)  # by token id
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -80,19 +88,29 @@ class Ledger:
             if not bucket.take(now):
                 raise TooOften(f"more than {self.rate_s:g} calls a second; wait and ask again")
 
-    def claim(self, worker_id: str, token_id: int) -> None:
+    def claim(self, worker_id: str, slug: str, token_id: int) -> None:
         """Makes a worker the token's; OutOfScope where it is another's."""
         with self.lock:
-            if self.owners.setdefault(worker_id, token_id) != token_id:
-                raise OutOfScope("this worker id belongs to another token")
+            self._refuse_other(worker_id, token_id)
+            self.speakers[worker_id] = Speaker(token_id, slug)
 
-    def demand(self, worker_id: str, token_id: int) -> None:
-        """StaleEpoch for a worker that hasn't said hello here, as after a restart of the gateway."""
+    def forget(self, worker_id: str) -> None:
+        """A worker that wasn't taken in is none of the token's."""
         with self.lock:
-            if worker_id not in self.owners:
+            self.speakers.pop(worker_id, None)
+
+    def demand(self, worker_id: str, token_id: int) -> str:
+        """The slug of a worker's board; StaleEpoch where it hasn't said hello here, as after a restart."""
+        with self.lock:
+            if worker_id not in self.speakers:
                 raise StaleEpoch("this gateway doesn't know the worker; say hello")
-            if self.owners[worker_id] != token_id:
-                raise OutOfScope("this worker id belongs to another token")
+            self._refuse_other(worker_id, token_id)
+            return self.speakers[worker_id].slug
+
+    def _refuse_other(self, worker_id: str, token_id: int) -> None:
+        speaker = self.speakers.get(worker_id)
+        if speaker and speaker.token_id != token_id:
+            raise OutOfScope("this worker id belongs to another token")
 
 
 class Guarded:
@@ -109,8 +127,11 @@ class Guarded:
         if reason := misfit(message):  # before the ledger remembers a name of any length
             raise FarmError(reason)
         self._demand_device(message.device)
-        self._ledger.claim(message.worker_id, self._token.id)
-        return self._coordinator.hello(message)
+        self._ledger.claim(message.worker_id, message.device.slug, self._token.id)
+        welcome = self._coordinator.hello(replace(message, token_id=self._token.id))
+        if not welcome.accepted:
+            self._ledger.forget(message.worker_id)
+        return welcome
 
     def lease(self, message: Ask) -> Leases:
         self._ledger.demand(message.worker_id, self._token.id)
@@ -123,10 +144,12 @@ class Guarded:
         return self._coordinator.renew(message)
 
     def complete(self, message: Complete) -> Acknowledged:
-        self._ledger.demand(message.worker_id, self._token.id)
+        slug = self._ledger.demand(message.worker_id, self._token.id)
         _refuse_many(message.evidence, "lines", MOST_LINES)
         for line in message.evidence:
             self._demand_device(line.device)
+            if line.device.slug != slug:
+                raise OutOfScope(f"a line about {line.device.slug} from a worker that speaks for {slug}")
         return self._coordinator.complete(replace(message, evidence=tuple(map(marked, message.evidence))))
 
     def fetch(self, message: Fetch) -> Fetched:

@@ -129,5 +129,19 @@ def test_an_older_database_goes_on_where_it_was(empty_url: str, revision: str, r
     farm.database.close()
 
 
+@pytest.mark.parametrize("trust_of_lines", ["own", "rented"])
+def test_boards_with_lines_of_the_farms_own_become_its_own(
+    empty_url: str, rows: Rows, trust_of_lines: str
+) -> None:
+    """What the coordinator wrote in a worker's place says own of every board."""
+    told = [row | {"trust": trust_of_lines} if row["origin"] == "worker" else row for row in rows["evidence"]]
+    assert {row["origin"] for row in told} == {"worker", "bundle", "coordinator"}
+    made_at(empty_url, "0013", rows | {"evidence": told})
+    database = open_database(empty_url)
+    owned = {row["slug"]: (row["own"], row["token_id"]) for row in rows_of(database)["device"]}
+    assert owned == {BOARD.slug: (trust_of_lines == "own", None)}
+    database.close()
+
+
 def test_there_is_something_to_upgrade_from(tmp_path: Path) -> None:
     assert OLDER[0] == "0001"

@@ -19,6 +19,7 @@ import pytest
 from db.campaign import campaigns
 from db.session import open_existing
 from farm.cluster import private, ray_home
+from workers.machine import cpu_device
 
 ROOT = Path(private.__file__).parents[2]
 SUBMIT = ("submit", "--op", "silu_mul", "--backend", "twin", "--json")
@@ -175,7 +176,8 @@ def kill_ray(story: Story, member: subprocess.Popen[bytes]) -> None:
 def pull(story: Story) -> None:
     """A worker that isn't in Ray works for the same coordinator, after Ray was lost once."""
     token = story.folder / "worker.token"
-    token.write_text(story.farm("token", "token", "new", "worker").stdout)
+    # The head works on this board too: what is the farm's own wants a token that names it.
+    token.write_text(story.farm("token", "token", "new", "worker", "--device", cpu_device().slug).stdout)
     token.chmod(0o600)
     words = (str(story.head["gateway"]), "--token-file", str(token), "--backend", "twin", "--drain")
     story.said["pull"] = subprocess.run(

@@ -13,9 +13,10 @@ from db.session import Database
 from farm.coordinator import Coordinator
 from farm.gateway.app import application
 from farm.gateway.guard import Ledger
+from tests.farm.conftest import FakeAgent
 from workers.json_calls import Caller
 
-YEAR_US = 366 * 86_400_000_000
+FAR_US = 1 << 60  # on any clock
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Door:
 
     def token(self, name: str = "bench", devices: str = "*") -> str:
         with self.database.writing() as s:
-            return token.create(s, name, devices=devices, now_us=self.now_us, expires_us=YEAR_US)
+            return token.create(s, name, devices=devices, now_us=self.now_us, expires_us=FAR_US)
 
     def post(self, call: str, text: str | bytes, secret: str) -> tuple[int, str]:
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
@@ -45,6 +46,12 @@ class Door:
             return said
 
         return Caller(carry)
+
+
+@pytest.fixture
+def agent(coordinator: Coordinator) -> FakeAgent:
+    """An agent that nobody has met: one that says hello past the gateway has a board of the farm's own."""
+    return FakeAgent(coordinator)
 
 
 @pytest.fixture

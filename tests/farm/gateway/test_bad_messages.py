@@ -39,7 +39,7 @@ class Caller:
             "hello": hello,
             "lease": Ask("w", self.epoch, 1),
             "renew": Renew("w", self.epoch, ("a",), ("b",), ("c",)),
-            "complete": Complete("w", self.epoch, (rich(),)),
+            "complete": Complete("w", self.epoch, (replace(rich(), device=PLAIN),)),
             "fetch": Fetch("w", self.epoch, "0" * 64),
         }
 
@@ -94,15 +94,15 @@ def test_whatever_a_field_holds_the_gateway_answers_in_one_line(
     caller: Caller, call: str, database: Database
 ) -> None:
     if call == "complete":
-        caller.right[call] = Complete("w", caller.epoch, (line(case(1)),))
+        caller.right[call] = Complete("w", caller.epoch, (line(case(1), device=PLAIN),))
     right, statuses = caller.data(call), Counter()
     places = [(path, value) for path in leaves(right) for value in NASTY]
     for number, (path, value) in enumerate(places[:: 5 if call == "complete" else 1]):
         if call == "complete":  # each is a line of its own, not the same again
             right["evidence"][0]["evidence_id"] = f"line-{number}"
         statuses[caller.send(call, json.dumps(changed(right, path, value)))[0]] += 1
-    assert set(statuses) == {200, 400}
-    assert min(statuses.values()) > 2
+    assert set(statuses) - {403} == {200, 400}  # 403: a line about another board
+    assert min(statuses[200], statuses[400]) > 2
     with database.reading() as s:
         assert check.check(s).complaints == ()
     caller.send_right(call)
@@ -167,7 +167,8 @@ def test_a_worker_with_a_name_that_nothing_holds_is_told_so(caller: Caller, door
 def test_a_device_out_of_scope_is_quoted_so_that_every_client_can_read_it(door, caller: Caller) -> None:
     """Half a surrogate pair is no UTF-8, and what steers a terminal is shown as its code."""
     secret = door.token("scoped", devices="cpu-*")
-    epoch = door.caller(secret).hello(replace(caller.right["hello"], worker_id="v")).epoch
+    hello = replace(caller.right["hello"], worker_id="v", device=replace(PLAIN, slug="cpu-test-2"))
+    epoch = door.caller(secret).hello(hello).epoch
     board = Device("\ud800\x1b[2J", "rtx", "RTX", "u")
     status, said = door.post(
         "complete", codec.canonical(Complete("v", epoch, (replace(rich(), device=board),))), secret

@@ -175,6 +175,7 @@ def test_while_nobody_calls_a_gateway_sees_who_was_set_aside_and_who_took_over(
 ) -> None:
     monkeypatch.setattr(server, "REAP_S", 0.01)
     heard, tick = threading.Event(), coordinator.tick
+    agent.hello()
     monkeypatch.setattr(coordinator, "tick", lambda: (tick(), heard.set()))
     with database.writing() as s:
         trust.set_aside(s, agent.device.slug, "by hand", 9)
