@@ -11,7 +11,6 @@ from typing import Any
 
 from db import campaign, pack, queue, trust
 from db.campaign import CampaignRow
-from db.cases import inputs_key, remember_inputs
 from db.epoch import demand_epoch, raise_epoch
 from db.job import add_targets
 from db.loss import Losses, lose
@@ -21,15 +20,16 @@ from farm import admission, limits
 from farm.admission import Joined
 from farm.campaign import deadline_s, targets_here
 from farm.exam import Examiner, Result, is_question
+from farm.known_inputs import KnownInputs
 from farm.metrics import Figures
 from farm.recorder import Recorder
-from farm.roll import Roll
+from farm.roll import Known, Roll
 from farm.second_looks import SecondLooks
 from farm.settle import settle
 from farm.terms import Term, Terms
 from farm.wire import lease_of
 from farm.writer import Answer, Joint, Steps, Writer
-from kernels.evidence import Evidence, Verdict
+from kernels.evidence import Evidence
 from workers import protocol
 from workers.clock import wall_clock
 from workers.exam import exam_catalog
@@ -56,7 +56,6 @@ FLUSH_S = 0.5  # that what workers began may wait for somebody else's transactio
 BEHIND = 128  # works that wait for the writer: from then on whoever asks for jobs is told to ask later
 MOST_RETRY_S = 5.0
 MOST_BEGUN = 4096  # attempts that one transaction notes as started
-REMEMBERED = 100_000  # inputs whose digests are known to be stored
 PATIENCE = 2.0  # a lease is taken back after so many times the deadlines of all that its worker holds
 
 
@@ -92,8 +91,8 @@ class Coordinator:
         self._second_looks = SecondLooks()
         self.recorder = recorder or Recorder()
         self._terms = Terms()
-        self._looked_s = self._flushed_s = self._limited_s = clock()
-        self._inputs: set[str] = set()  # keys of those whose digests are stored
+        self._looked_s = self._flushed_s = self._limited_s = self._forgot_s = clock()
+        self._inputs = KnownInputs()
         self._writer = Writer(database, self.recorder.committed, self._write_down)
         self.epoch, held = self._writer.do(self._begin)
         # Leases of the epoch before may belong to workers that still run: each gets one full TTL to say so.
@@ -145,16 +144,16 @@ class Coordinator:
 
     def lease_steps(self, message: Ask) -> Steps[Leases]:
         """Waiting jobs for the worker's device, from now on; at a second try while the writer is behind."""
-        hello = self._known(message.worker_id, message.epoch)
-        if (waiting := self._writer.waiting) >= BEHIND and self._roll.puts_off(hello.worker_id):
+        known = self._known(message.worker_id, message.epoch)
+        hello = known.hello
+        if (waiting := self._writer.waiting) >= BEHIND and self._roll.puts_off(known):
             return Leases((), min(MOST_RETRY_S, 2 * RETRY_AFTER_S * waiting / BEHIND), drained=False)
         yield from self._reap_steps()
         if self._examiner and self._examiner.is_due(hello):
             questions = self._examiner.ask(hello)
             return Leases(questions, 0.0 if questions else RETRY_AFTER_S, drained=False)
-        seen, peers = self._roll.joined(message.worker_id), self._roll.peers()
-        leased, owed, joined = yield lambda s: self._lease(s, hello, message.limit, seen, peers)
-        self._roll.join(message.worker_id, joined)
+        peers = self._roll.peers()
+        leased, owed, known.joined = yield lambda s: self._lease(s, known, message.limit, peers)
         self._date_new(hello.worker_id, leased)
         self.recorder.leased(hello, leased)
         return Leases(tuple(map(lease_of, leased)), 0.0 if leased else RETRY_AFTER_S, drained=not owed)
@@ -182,7 +181,7 @@ class Coordinator:
 
         Answers to an exam are no evidence: they are taken out, and a board that fails is set aside.
         """
-        hello = self._known(message.worker_id, message.epoch)
+        hello = self._known(message.worker_id, message.epoch).hello
         lines = tuple(line for line in message.evidence if not is_question(line.attempt_id))
         if self._examiner and (result := self._examiner.take(message.worker_id, message.evidence)):
             yield lambda s: self._examined(s, hello, result)
@@ -218,6 +217,9 @@ class Coordinator:
             if expired:
                 losses = yield partial(self._lose, expired=expired, reason=reason)
                 self.recorder.missed(expired, reason, losses)
+        if now - self._forgot_s >= self._ttl_s:
+            self._forgot_s = now
+            self._forget()
         if now - self._flushed_s >= FLUSH_S and self._terms.began:
             self._flushed_s = now
             yield lambda s: None
@@ -252,11 +254,18 @@ class Coordinator:
     def close(self) -> None:
         self._writer.close()
 
-    def _known(self, worker_id: str, epoch: int) -> Hello:
-        """The worker's hello; StaleEpoch asks it for another one."""
-        if epoch != self.epoch or worker_id not in self._roll:
+    def _known(self, worker_id: str, epoch: int) -> Known:
+        """A worker that said hello; StaleEpoch asks others for one."""
+        known = self._roll.hear(worker_id) if epoch == self.epoch else None
+        if known is None:
             raise protocol.StaleEpoch(f"epoch {epoch} is over, {self.epoch} has begun; say hello again")
-        return self._roll.hear(worker_id)
+        return known
+
+    def _forget(self) -> None:
+        """Forgets the workers that were silent for long: each life of an agent has an id of its own."""
+        silent = self._roll.forget(self._terms.has)
+        if self._examiner:
+            self._examiner.forget(silent)
 
     def _date_new(self, worker_id: str, leased: Iterable[queue.Leased]) -> None:
         """Dates leases from now; what the worker holds already comes before them."""
@@ -316,18 +325,18 @@ class Coordinator:
         return newest
 
     def _lease(
-        self, s: Session, hello: Hello, limit: int, seen: int, peers: tuple[queue.Worker, ...]
+        self, s: Session, known: Known, limit: int, peers: tuple[queue.Worker, ...]
     ) -> tuple[tuple[queue.Leased, ...], bool, int]:
         """What the worker gets, whether any open job of its class is left, and the newest campaign it knows.
 
         A campaign that was submitted since makes its jobs for the worker's device first.
         """
-        worker, joined = self._roll.known_as(hello.worker_id), self._add_jobs(s, [hello], seen)
-        leased = queue.lease(s, self.epoch, worker, limit, self._now_us(), peers)
+        joined = self._add_jobs(s, [known.hello], known.joined)
+        leased = queue.lease(s, self.epoch, known.worker, limit, self._now_us(), peers)
         if not leased and self._second_looks.are_open:
             self._second_looks.withdraw(s, peers, self._now_us())
             campaign.close_finished(s, self._now_us())
-        owed = bool(leased) or self._second_looks.are_open or queue.owes(s, worker)
+        owed = bool(leased) or self._second_looks.are_open or queue.owes(s, known.worker)
         return leased, owed, joined
 
     def _lose(self, s: Session, expired: list[str], reason: str) -> Losses:
@@ -347,7 +356,7 @@ class Coordinator:
         outcomes = iter(complete_many(s, self.epoch, lines, self._now_us()))
         told = tuple(tuple(islice(outcomes, len(some))) for _, some in sent)
         kept = [line for line, one in zip(lines, chain(*told), strict=True) if one.kept]
-        self._remember(s, kept)
+        self._inputs.remember(s, kept)
         for (hello, some), mine in zip(sent, told, strict=True):
             several = self._roll.has_another(hello)
             if several:
@@ -359,15 +368,6 @@ class Coordinator:
                 )
         campaign.close_finished(s, self._now_us())
         return told
-
-    def _remember(self, s: Session, lines: Iterable[Evidence]) -> None:
-        """Stores the digests of inputs, for the next campaign; one that is missed is made again."""
-        made = (line for line in lines if line.inputs_digest and line.verdict is not Verdict.ERROR)
-        new = {inputs_key(line.case): line.inputs_digest for line in made}
-        new = {key: digest for key, digest in new.items() if key not in self._inputs}
-        remember_inputs(s, new)
-        if len(self._inputs) < REMEMBERED:
-            self._inputs |= new.keys()
 
     def _examined(self, s: Session, hello: Hello, result: Result) -> None:
         demand_epoch(s, self.epoch)

@@ -45,6 +45,11 @@ class Examiner:
         self._sittings: dict[str, Sitting] = {}  # by worker id
         self._left: dict[str, int] = {}  # jobs until a worker's next exam
 
+    @property
+    def workers(self) -> int:
+        """How many are known."""
+        return len(self._left.keys() | self._sittings.keys())
+
     def join(self, worker_id: str) -> None:
         """A worker that joins is examined first, whatever it was asked before."""
         with self._lock:
@@ -102,7 +107,15 @@ class Examiner:
 
     def count(self, worker_id: str, jobs: int) -> None:
         with self._lock:
-            self._left[worker_id] = self._left.get(worker_id, 0) - jobs
+            if worker_id in self._left:
+                self._left[worker_id] -= jobs
+
+    def forget(self, worker_ids: Iterable[str]) -> None:
+        """Workers that are gone; one that comes back is new."""
+        with self._lock:
+            for worker_id in worker_ids:
+                self._sittings.pop(worker_id, None)
+                self._left.pop(worker_id, None)
 
 
 def is_question(attempt_id: str) -> bool:

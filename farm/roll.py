@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
+from dataclasses import dataclass
 
 from db import queue
 from farm.wire import worker_of
 from workers.protocol import Hello
+
+SILENT = 20  # times as long as a lease holds: a worker that says nothing for so long is forgotten
+
+
+@dataclass
+class Known:
+    """A worker that said hello."""
+
+    hello: Hello
+    worker: queue.Worker  # the same, as the queue sees it
+    joined: int  # the newest campaign that knows its device
+    heard_s: float  # when it called last
+    is_away: bool = False  # turned away, until it says hello again
+    was_put_off: bool = False  # told to ask later
 
 
 class Roll:
@@ -18,45 +33,31 @@ class Roll:
     def __init__(self, clock: Callable[[], float], ttl_s: float) -> None:
         self._clock = clock
         self._ttl_s = ttl_s
-        self._hellos: dict[str, Hello] = {}  # by worker id
-        self._known_as: dict[str, queue.Worker] = {}  # the same, as the queue sees them
-        self._joined: dict[str, int] = {}  # worker id -> the newest campaign that knows its device
-        self._heard: dict[str, float] = {}  # when each worker called last
-        self._put_off: set[str] = set()  # workers that were told to ask later
+        self._known: dict[str, Known] = {}  # by worker id
 
     def __contains__(self, worker_id: object) -> bool:
-        return worker_id in self._hellos
+        known = self._known.get(str(worker_id))
+        return known is not None and not known.is_away
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def enter(self, hello: Hello, joined: int) -> None:
         """Takes a worker in; `joined` is the newest campaign that knows its device."""
-        self._joined[hello.worker_id] = joined
-        self._known_as[hello.worker_id] = worker_of(hello)
-        self._heard[hello.worker_id] = self._clock()
-        self._hellos[hello.worker_id] = hello
+        self._known[hello.worker_id] = Known(hello, worker_of(hello), joined, self._clock())
 
-    def hear(self, worker_id: str) -> Hello:
-        """The hello of a worker that calls now."""
-        self._heard[worker_id] = self._clock()
-        return self._hellos[worker_id]
+    def hear(self, worker_id: str) -> Known | None:
+        """A worker that calls now; None for one that has to say hello first."""
+        known = self._known.get(worker_id)
+        if known is None or known.is_away:
+            return None
+        known.heard_s = self._clock()
+        return known
 
-    def puts_off(self, worker_id: str) -> bool:
+    def puts_off(self, known: Known) -> bool:
         """Whether a worker is to ask later; not twice running, so that no chance leaves one without work."""
-        if worker_id in self._put_off:
-            self._put_off.discard(worker_id)
-            return False
-        self._put_off.add(worker_id)
-        return True
-
-    def known_as(self, worker_id: str) -> queue.Worker:
-        return self._known_as[worker_id]
-
-    def joined(self, worker_id: str) -> int:
-        """The newest campaign that knows a worker's device."""
-        return self._joined[worker_id]
-
-    def join(self, worker_id: str, campaign_id: int) -> None:
-        """Notes the newest campaign that knows a worker's device."""
-        self._joined[worker_id] = campaign_id
+        known.was_put_off = not known.was_put_off
+        return known.was_put_off
 
     def peers(self) -> tuple[queue.Worker, ...]:
         """The workers that are at work now, as far as one can tell."""
@@ -70,18 +71,21 @@ class Roll:
 
     def _at_work(self) -> Iterator[queue.Worker]:
         since = self._clock() - self._ttl_s
-        return (self._known_as[name] for name in list(self._hellos) if self._heard[name] >= since)
+        return (one.worker for one in self._here() if one.heard_s >= since)
+
+    def _here(self) -> list[Known]:
+        return [one for one in list(self._known.values()) if not one.is_away]
 
     def on(self, slugs: Set[str]) -> list[str]:
         """The ids of the workers of these boards."""
-        return [name for name, hello in list(self._hellos.items()) if hello.device.slug in slugs]
+        return [one.hello.worker_id for one in self._here() if one.hello.device.slug in slugs]
 
     def rivals(self, hellos: Iterable[Hello]) -> list[Hello]:
         """The workers that speak for the boards of these and came with other tokens."""
         speakers = {(hello.device.slug, hello.token_id) for hello in hellos}
         slugs = {slug for slug, _ in speakers}
-        known = [one for one in list(self._hellos.values()) if one.device.slug in slugs]
-        return [one for one in known if (one.device.slug, one.token_id) not in speakers]
+        there = [one.hello for one in self._here() if one.hello.device.slug in slugs]
+        return [one for one in there if (one.device.slug, one.token_id) not in speakers]
 
     def turn_away(self, slug: str) -> None:
         """Asks a board's workers for another hello, which is refused; what they hold runs out."""
@@ -90,4 +94,13 @@ class Roll:
 
     def dismiss(self, worker_id: str) -> None:
         """As `turn_away`, for one worker."""
-        self._hellos.pop(worker_id, None)
+        if known := self._known.get(worker_id):
+            known.is_away = True
+
+    def forget(self, holds: Callable[[str], bool]) -> list[str]:
+        """Forgets the workers that were silent for long and hold nothing; their ids."""
+        since = self._clock() - SILENT * self._ttl_s
+        silent = [name for name, one in list(self._known.items()) if one.heard_s < since and not holds(name)]
+        for name in silent:
+            self._known.pop(name, None)
+        return silent

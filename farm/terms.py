@@ -46,6 +46,10 @@ class Terms:
             held = [self._terms[attempt].latest for attempt in self._held.get(worker_id, ())]
         return max(held, default=default)
 
+    def has(self, worker_id: str) -> bool:
+        """Whether a worker holds any lease."""
+        return worker_id in self._held
+
     def renew(self, attempts: Iterable[str], until: float) -> tuple[str, ...]:
         """Extends what is held; the others of the attempts."""
         gone = []

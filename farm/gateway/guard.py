@@ -7,7 +7,10 @@ from collections.abc import Callable, Sized
 from dataclasses import dataclass, field, replace
 
 from db.token import TokenRow
+from farm.coordinator import TTL_S
+from farm.roll import SILENT
 from farm.wire import misfit
+from kernels import codec
 from kernels.errors import FarmError
 from kernels.evidence import Evidence
 from kernels.model import Device
@@ -33,6 +36,9 @@ MOST_LEASES = 64  # in one answer
 MOST_NAMES = 4096  # attempts, or files
 MOST_BACKENDS = 64
 MOST_LINES = 256
+MOST_HELLO = 512 << 10  # bytes of a hello, which is kept as long as its worker is known
+MOST_WORKERS = 256  # of one token, known at a time
+SILENT_S = SILENT * TTL_S  # after which a worker is forgotten
 
 
 class OutOfScope(FarmError):
@@ -61,12 +67,13 @@ class Bucket:
         return True
 
 
-@dataclass(frozen=True)
+@dataclass
 class Speaker:
     """A worker as it said hello."""
 
     token_id: int
     slug: str  # of its board
+    heard_s: float  # when it called last
 
 
 @dataclass
@@ -89,10 +96,18 @@ class Ledger:
                 raise TooOften(f"more than {self.rate_s:g} calls a second; wait and ask again")
 
     def claim(self, worker_id: str, slug: str, token_id: int) -> None:
-        """Makes a worker the token's; OutOfScope where it is another's."""
+        """Makes a worker the token's; OutOfScope where it is another's, or the token has too many."""
         with self.lock:
+            now = self.clock()
+            self._forget_silent(now)
             self._refuse_other(worker_id, token_id)
-            self.speakers[worker_id] = Speaker(token_id, slug)
+            known = sum(one.token_id == token_id for one in self.speakers.values())
+            if worker_id not in self.speakers and known >= MOST_WORKERS:
+                raise OutOfScope(
+                    f"{known} workers speak with this token, and that is the most; "
+                    f"end some and wait {SILENT_S:g} s, or farm token new makes another token"
+                )
+            self.speakers[worker_id] = Speaker(token_id, slug, now)
 
     def forget(self, worker_id: str) -> None:
         """A worker that wasn't taken in is none of the token's."""
@@ -105,7 +120,14 @@ class Ledger:
             if worker_id not in self.speakers:
                 raise StaleEpoch("this gateway doesn't know the worker; say hello")
             self._refuse_other(worker_id, token_id)
-            return self.speakers[worker_id].slug
+            speaker = self.speakers[worker_id]
+            speaker.heard_s = self.clock()
+            return speaker.slug
+
+    def _forget_silent(self, now_s: float) -> None:
+        silent = [name for name, one in self.speakers.items() if one.heard_s < now_s - SILENT_S]
+        for name in silent:
+            del self.speakers[name]
 
     def _refuse_other(self, worker_id: str, token_id: int) -> None:
         speaker = self.speakers.get(worker_id)
@@ -126,6 +148,8 @@ class Guarded:
         _refuse_many(message.files, "files", MOST_NAMES)
         if reason := misfit(message):  # before the ledger remembers a name of any length
             raise FarmError(reason)
+        if (length := len(codec.canonical(message))) > MOST_HELLO:
+            raise FarmError(f"a hello of {length} bytes, {MOST_HELLO} are the most; hold fewer files")
         self._demand_device(message.device)
         self._ledger.claim(message.worker_id, message.device.slug, self._token.id)
         welcome = self._coordinator.hello(replace(message, token_id=self._token.id))

@@ -293,3 +293,31 @@ def test_the_twin_settles_small_exact_seeded_cases_without_approximations(agent:
         replace(exact.case, op="silu_mul", kernel="flat", kinds=()),
     ):
         assert not settles(replace(exact, case=case))
+
+
+def test_a_worker_that_was_silent_for_long_is_forgotten_by_all(examining: Coordinator, clock: Clock) -> None:
+    """Every life of an agent has an id of its own: a farm meets more of them than it can keep."""
+    for _ in range(20):
+        greeted(examining).ask()
+    kept = greeted(examining)
+    assert (len(examining._roll), examining._examiner.workers) == (21, 21)
+    for _ in range(3):
+        clock.now += 50.0
+        kept.renew()
+    clock.now += 7.0
+    kept.renew()
+    assert (len(examining._roll), examining._examiner.workers) == (1, 1)
+    assert kept.hello().accepted
+
+
+def test_a_forgotten_worker_is_asked_for_a_hello_and_examined_again(
+    examining: Coordinator, clock: Clock
+) -> None:
+    agent = greeted(examining)
+    answer(agent, Verdict.PASS, Verdict.FAIL)
+    clock.now += 200.0
+    examining.reap()
+    with pytest.raises(StaleEpoch, match="say hello again"):
+        agent.ask()
+    assert agent.hello().accepted
+    assert is_question(agent.ask().leases[0].attempt_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farm.roll import Roll
+from farm.roll import SILENT, Roll
 from kernels.model import Device
 from tests.farm.conftest import Clock
 from workers.protocol import Hello
@@ -22,7 +22,7 @@ def test_who_was_not_heard_for_a_ttl_is_no_peer_until_it_calls() -> None:
     roll.enter(hello("b", "cpu-1"), joined=2)
     clock.now += 4.0
     assert [peer.device for peer in roll.peers()] == ["cpu-1"]
-    assert roll.hear("a").worker_id == "a"
+    assert roll.hear("a").hello.worker_id == "a"
     assert [peer.device for peer in roll.peers()] == ["cpu-0", "cpu-1"]
 
 
@@ -44,3 +44,17 @@ def test_a_board_is_turned_away_with_all_of_its_workers() -> None:
     roll.turn_away("cpu-0")
     assert [name in roll for name in "abc"] == [False, False, True]
     assert [peer.device for peer in roll.peers()] == ["cpu-1"]
+
+
+def test_who_was_silent_for_long_is_forgotten_unless_it_holds_a_lease() -> None:
+    clock = Clock()
+    roll = Roll(clock, ttl_s=6.0)
+    for name in "abcd":
+        roll.enter(hello(name, f"cpu-{name}"), joined=0)
+    roll.turn_away("cpu-b")
+    clock.now += SILENT * 6.0
+    assert roll.hear("c")
+    clock.now += 1.0
+    assert roll.forget(lambda name: name == "d") == ["a", "b"]
+    assert ([name in roll for name in "abcd"], len(roll)) == ([False, False, True, True], 2)
+    assert roll.hear("a") is None

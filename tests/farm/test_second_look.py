@@ -75,7 +75,7 @@ def test_a_line_that_waited_while_its_board_was_set_aside_is_refused(pair: list[
     first = pair[0]
     (lease, *_) = first.ask().leases
     coordinator = first.coordinator
-    hello = coordinator._known(first.worker_id, first.epoch)
+    hello = coordinator._known(first.worker_id, first.epoch).hello
     coordinator._roll.turn_away(DEVICE.slug)
     with pytest.raises(Exception, match="cpu-test-1 is set aside; say hello again"):
         coordinator._writer.do(

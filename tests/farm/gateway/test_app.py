@@ -18,6 +18,7 @@ from db.session import Database
 from farm.campaign import Submitted
 from farm.coordinator import Coordinator
 from farm.gateway import app as gateway_app
+from farm.gateway import guard
 from kernels import catalog, codec
 from kernels.evidence import Verdict
 from kernels.model import Device
@@ -263,3 +264,39 @@ def test_refusals_are_logged_once_a_second_and_without_their_tokens(
     assert "isn't covered by this token" in told[1]["reason"]
     for secret in (stranger, scoped, "short-secret"):
         assert secret not in text
+
+
+def test_a_token_has_so_many_workers_at_a_time(
+    door, agent, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "MOST_WORKERS", 3)
+    secret, other = door.token(), door.token("other", devices=agent.device.slug)
+    hellos = [hello_text(agent.device, name) for name in "abcd"]
+    assert [door.post("hello", text, secret)[0] for text in hellos] == [200, 200, 200, 403]
+    assert door.post("hello", hellos[3], secret)[1] == (
+        "3 workers speak with this token, and that is the most; "
+        "end some and wait 120 s, or farm token new makes another token"
+    )
+    assert door.post("hello", hellos[0], secret)[0] == 200  # one of them
+    assert door.post("hello", hellos[3], other)[0] == 200
+    clock.now += 119.0
+    assert door.post("hello", hellos[0], secret)[0] == 200
+    clock.now += 2.0
+    assert door.post("hello", hello_text(agent.device, "e"), secret)[0] == 200
+    with pytest.raises(StaleEpoch, match="say hello"):
+        door.caller(secret).lease(Ask("b", 1, 1))
+
+
+def test_workers_that_were_not_taken_in_are_not_counted(door, agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MOST_WORKERS", 2)
+    secret = door.token()
+    for _ in range(4):
+        refused = Hello(str(uuid.uuid4()), agent.device, ("twin",), "another catalog")
+        assert not door.caller(secret).hello(refused).accepted
+    assert door.post("hello", hello_text(agent.device), secret)[0] == 200
+
+
+def test_a_hello_of_half_a_mebibyte_is_refused(door, agent) -> None:
+    hello = Hello("w", agent.device, ("twin",), catalog.digest(), files=("f" * 1000,) * 600)
+    status, said = door.post("hello", codec.canonical(hello), door.token())
+    assert (status, said.endswith("bytes, 524288 are the most; hold fewer files")) == (400, True)
