@@ -36,6 +36,15 @@ class Survey:
     unavailable: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class NodeSurvey:
+    """What a node of Ray says of itself, for its agents' hellos."""
+
+    boards: tuple[Board, ...]
+    catalog_digest: str  # of the node's own checkout
+    files: tuple[str, ...]  # SHA-256 of those that the node holds
+
+
 def wanted_backends(named: Iterable[str]) -> tuple[str, ...]:
     """The backends that were named, or the default ones that this catalog has; unknown names are refused."""
     chosen = tuple(dict.fromkeys(named))

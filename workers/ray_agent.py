@@ -9,11 +9,12 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RaySystemError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from kernels import codec
+from kernels import catalog, codec
 from kernels.errors import FarmError
 from workers.agent import Agent, Summary
 from workers.board_lock import BoardLock
-from workers.boards import resource, survey, wanted_backends
+from workers.boards import NodeSurvey, resource, survey, wanted_backends
+from workers.files import FileStore
 from workers.json_calls import Caller
 from workers.log import writing_to
 from workers.protocol import Hello, Unreachable
@@ -97,12 +98,13 @@ def agent_options(hello: Hello, declared: Mapping[str, float]) -> dict[str, Any]
 
 
 def survey_node(node: str, backends: tuple[str, ...]) -> Any:
-    """Asks a node which boards it has; the ref's value is a JSON list of workers.boards.Board."""
+    """Asks a node what it has; the ref's value is a workers.boards.NodeSurvey as JSON."""
     return ray.remote(boards_here).options(num_cpus=0, max_retries=0, **on(node)).remote(backends)
 
 
 def boards_here(backends: tuple[str, ...]) -> str:
-    return codec.canonical(survey(wanted_backends(backends)).boards)
+    boards = survey(wanted_backends(backends)).boards
+    return codec.canonical(NodeSurvey(boards, catalog.digest(), FileStore().digests()))
 
 
 def on(node: str) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from farm.cluster.private import one_line
-from kernels import catalog, codec
-from workers.boards import Board
+from kernels import codec
+from kernels.errors import FarmError
+from workers.boards import Board, NodeSurvey
 from workers.protocol import Hello
 
 STOP_S = 10.0  # for the running cases to end
@@ -26,6 +27,7 @@ class Place:
 
     board: Board
     node: str
+    said: NodeSurvey  # by that node
     actor: Any = None
     deaths: int = 0
     died_s: float = 0.0
@@ -95,13 +97,16 @@ class Watch:
     def _surveyed(self, ref: Any) -> None:
         node = self._asked.pop(ref)
         try:
-            boards = codec.decode(tuple[Board, ...], json.loads(self.ray.get(ref)))
+            said = codec.decode(NodeSurvey, json.loads(self.ray.get(ref)))
         except self.ray.exceptions.RayError as error:
             self.say(f"a node can't say what it has: {one_line(error)}")
             return
-        for board in boards:
-            self._places[node, board.device.slug] = Place(board, node)
-        if not boards:
+        except FarmError as error:
+            self.say(f"refused, a node is of another version of the farm; bring both to one ({error})")
+            return
+        for board in said.boards:
+            self._places[node, board.device.slug] = Place(board, node, said)
+        if not said.boards:
             self.say("a node has joined on which nothing can run a case")
 
     def _start_due(self) -> None:
@@ -110,11 +115,10 @@ class Watch:
         now = self.clock()
         for place in self._places.values():
             if place.actor is None and not place.refused and place.not_before_s <= now:
-                board = place.board
-                hello = Hello(str(uuid.uuid4()), board.device, board.backends, catalog.digest())
+                hello = hello_of(place)
                 place.actor = start_agent(self.coordinator, hello, node=place.node, stays=True)
                 self._running[place.actor.run.remote()] = place
-                self.say(f"agent started for {', '.join(board.backends)}", device=board.device.slug)
+                self.say(f"agent started for {', '.join(hello.backends)}", device=hello.device.slug)
 
     def _ended(self, ref: Any) -> None:
         place = self._running.pop(ref)
@@ -135,3 +139,9 @@ class Watch:
         pause = BACKOFF_S[min(place.deaths, len(BACKOFF_S)) - 1]
         place.died_s, place.not_before_s = now, now + pause
         self.say(f"the agent died ({why}); another one in {pause:g} s", device=place.board.device.slug)
+
+
+def hello_of(place: Place) -> Hello:
+    """A new agent's; catalog and files are its node's own, which may differ from this one's."""
+    board, said = place.board, place.said
+    return Hello(str(uuid.uuid4()), board.device, board.backends, said.catalog_digest, files=said.files)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from kernels import catalog, codec
 from kernels.errors import FarmError
 from tests.workers.test_agent import HELLO, FakeCoordinator, live_lease
 from workers import ray_agent
+from workers.boards import NodeSurvey
+from workers.files import FileStore
 from workers.json_calls import answer
 from workers.protocol import Unreachable
 
@@ -104,3 +109,15 @@ def test_a_coordinator_that_fails_otherwise_ends_the_agent(monkeypatch: pytest.M
     with pytest.raises(FarmError, match="the coordinator failed at renew: what is this") as caught:
         ray_agent.carrier(Handle(FakeCoordinator()))("renew", "{}")
     assert not isinstance(caught.value, Unreachable)
+
+
+def test_a_node_says_its_own_boards_catalog_and_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FARM_STATE", str(tmp_path))
+    path = tmp_path / "blocks.npy"
+    np.save(path, np.zeros((2, 18), np.uint8))
+    held = FileStore().register(path)
+    said = codec.decode(NodeSurvey, json.loads(ray_agent.boards_here(("twin",))))
+    assert [board.backends for board in said.boards] == [("twin",)]
+    assert (said.catalog_digest, said.files) == (catalog.digest(), (held.sha256,))

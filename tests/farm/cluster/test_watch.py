@@ -14,9 +14,11 @@ from farm.cluster.agents import Watch
 from kernels import codec
 from kernels.model import Device
 from workers.agent import Summary
-from workers.boards import Board
+from workers.boards import Board, NodeSurvey
+from workers.protocol import Hello
 
 BOARD = Board(Device("cpu-a", "cpu", "A processor", "uuid-a"), ("twin",))
+CATALOG, FILE = "c" * 64, "f" * 64  # a node's, not this machine's
 
 
 class ActorDied(Exception):
@@ -34,6 +36,7 @@ class FakeRay:
     alive: set[str] = field(default_factory=set)
     ends: dict[str, Any] = field(default_factory=dict)  # ref -> value or exception
     started: list[tuple[str, str]] = field(default_factory=list)  # slug and node of every agent
+    hellos: list[Hello] = field(default_factory=list)  # one of each
     exceptions: Any = field(
         default_factory=lambda: SimpleNamespace(RayActorError=ActorDied, RayError=AnyRayError)
     )
@@ -59,6 +62,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     def start_agent(coordinator: Any, hello: Any, *, node: str, stays: bool) -> Any:
         assert stays
         ray.started.append((hello.device.slug, node))
+        ray.hellos.append(hello)
         ref = f"run {len(ray.started)}"
         return SimpleNamespace(run=SimpleNamespace(remote=lambda: ref))
 
@@ -83,7 +87,7 @@ class Scene:
 
     def joins(self, node: str, *boards: Board) -> None:
         self.ray.alive.add(node)
-        self.ray.ends[f"survey {node}"] = codec.canonical(boards)
+        self.ray.ends[f"survey {node}"] = codec.canonical(NodeSurvey(boards, CATALOG, (FILE,)))
         self.look(2)
 
     def look(self, times: int = 1) -> None:
@@ -101,6 +105,21 @@ def test_every_board_of_a_node_gets_one_agent(scene: Scene) -> None:
     scene.look(5)
     assert scene.ray.started == [("cpu-a", "n1")]
     assert scene.watch.boards() == ("cpu-a",)
+
+
+def test_an_agent_says_its_nodes_catalog_and_files(scene: Scene) -> None:
+    scene.joins("n1", BOARD)
+    (hello,) = scene.ray.hellos
+    assert (hello.catalog_digest, hello.files) == (CATALOG, (FILE,))
+
+
+def test_a_node_whose_checkout_says_it_otherwise_is_told_and_gets_no_agent(scene: Scene) -> None:
+    scene.ray.alive.add("n1")
+    scene.ray.ends["survey n1"] = codec.canonical((BOARD,))
+    scene.look(5)
+    (line,) = scene.said
+    assert line.startswith("refused, a node is of another version of the farm; bring both to one (NodeSurvey")
+    assert scene.ray.started == []
 
 
 def test_a_node_without_boards_is_told_once(scene: Scene) -> None:
