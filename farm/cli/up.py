@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from farm.cli import options
-from farm.cluster import head_file
+from farm.cluster import head_file, ray_home
 from farm.cluster.head_file import HeadFile
 from farm.gateway.place import place_at
 from kernels import codec
@@ -58,6 +58,8 @@ def up(foreground: bool, **words: Any) -> None:
     What is lost, an agent, the coordinator or Ray itself, is started again; the database has the rest.
     """
     gateway = gateway_of(words)
+    if words["host"]:
+        ray_home.demand_address(words["host"])
     if foreground:
         stay(words, gateway)
     else:

@@ -46,6 +46,8 @@ class Member:
 
     def run(self) -> None:
         """FarmError where the head doesn't take this machine in, or isn't there at the first try."""
+        if self._words.host:
+            ray_home.demand_address(self._words.host)
         host = self._words.host or ray_home.own_address()
         ray_home.refuse_public(host, told_firewalled(self._words.firewalled))
         demand_private(self._words.token)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kernels.errors import FarmError
+from kernels.errors import FarmError, UsageError
 
 FIREWALLED = "FARM_FIREWALLED"
 LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp
@@ -93,6 +93,16 @@ def own_address() -> str:
         except OSError:
             return "127.0.0.1"
         return str(probe.getsockname()[0])
+
+
+def demand_address(host: str) -> None:
+    """UsageError where `--host` names no address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise UsageError(
+            f"--host {host!r} is no IP address; want this machine's own, as 10.0.0.5, or leave it out"
+        ) from None
 
 
 def refuse_public(address: str, environ: Mapping[str, str] = os.environ) -> None:

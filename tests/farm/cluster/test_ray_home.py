@@ -3,9 +3,11 @@
 import os
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from farm.cluster import ray_home
 from kernels.errors import FarmError
@@ -54,6 +56,19 @@ def test_a_public_address_needs_a_declared_firewall() -> None:
     with pytest.raises(FarmError, match=r"8\.8\.8\.8 is public"):
         ray_home.refuse_public("8.8.8.8", {})
     ray_home.refuse_public("8.8.8.8", {"FARM_FIREWALLED": "1"})
+
+
+@pytest.mark.parametrize(
+    "words", [("up",), ("join", "10.66.0.9:6379", "--token-file", "token")], ids=lambda words: words[0]
+)
+def test_a_host_that_is_no_address_is_refused_in_one_line(
+    words: tuple[str, ...], farm: Callable[..., Result]
+) -> None:
+    said = farm(*words, "--host", "foo")
+    assert (said.exit_code, said.stderr) == (
+        2,
+        "farm: --host 'foo' is no IP address; want this machine's own, as 10.0.0.5, or leave it out\n",
+    )
 
 
 def test_a_port_is_found_when_this_process_listens() -> None:
