@@ -25,7 +25,9 @@ from workers.log import writing_to
 @click.option(
     "--host", default="", metavar="ADDRESS", help="This machine's private address; looked up unless named."
 )
-@click.option("--firewalled", is_flag=True, help="The host is public, and a firewall closes Ray's ports.")
+@click.option(
+    "--firewalled", is_flag=True, help="An address here is public, and a firewall closes Ray's ports."
+)
 @click.option(
     "--minutes", type=click.FloatRange(0), default=0.0, help="End after so long without a head; 0: never."
 )

@@ -30,7 +30,9 @@ START_S = 180.0
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=6379, show_default=True, help="Of Ray's head; 0: any."
 )
-@click.option("--firewalled", is_flag=True, help="The host is public, and a firewall closes Ray's ports.")
+@click.option(
+    "--firewalled", is_flag=True, help="An address here is public, and a firewall closes Ray's ports."
+)
 @click.option(
     "--backend", "backends", multiple=True, help="host, and cuda where there is a board, unless named."
 )

@@ -63,8 +63,7 @@ class Head:
 
     def run(self) -> None:
         """FarmError where it can't start, or where another head takes the database."""
-        host = self._words.host or ray_home.own_address()
-        ray_home.refuse_public(host, told_firewalled(self._words.firewalled))
+        host = own_host(self._words.host, self._words.firewalled)
         if running := head_file.running():
             raise FarmError(f"a head runs here already (process {running.pid}); farm down ends it")
         database = open_database(self._words.url)
@@ -178,6 +177,14 @@ def node(words: tuple[str, ...], home: Path) -> Iterator[RayProcess]:
         process.stop()
 
 
-def told_firewalled(firewalled: bool) -> dict[str, str]:
-    """The environment, with what `--firewalled` says of this host."""
-    return dict(os.environ) | ({ray_home.FIREWALLED: "1"} if firewalled else {})
+def own_host(told: str, firewalled: bool) -> str:
+    """The address that others reach this machine by, looked up unless told.
+
+    FarmError where it, or that of any other interface, is public and nobody declared a firewall.
+    """
+    if told:
+        ray_home.demand_address(told)
+    host = told or ray_home.own_address()
+    firewalled = firewalled or ray_home.is_firewalled()
+    ray_home.refuse_public((host, *ray_home.own_addresses()), firewalled, "--firewalled")
+    return host

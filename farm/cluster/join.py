@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from farm.cluster import probe, ray_home
-from farm.cluster.head import node, told_firewalled
+from farm.cluster.head import node, own_host
 from farm.cluster.probe import Away
 from farm.cluster.signals import stopped_by_signals
 from kernels.errors import FarmError
@@ -46,10 +46,7 @@ class Member:
 
     def run(self) -> None:
         """FarmError where the head doesn't take this machine in, or isn't there at the first try."""
-        if self._words.host:
-            ray_home.demand_address(self._words.host)
-        host = self._words.host or ray_home.own_address()
-        ray_home.refuse_public(host, told_firewalled(self._words.firewalled))
+        host = own_host(self._words.host, self._words.firewalled)
         demand_private(self._words.token)
         probe.admitted(self._words.address, self._words.token)
         with stopped_by_signals(self.stop):

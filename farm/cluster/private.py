@@ -37,6 +37,7 @@ GLANCE_S = 0.2
 ANSWER_S = 5.0  # between looks at what is left of Ray, where the coordinator doesn't answer
 STOP_S = 10.0  # for the running cases to end at Ctrl-C
 TROUBLE_S = 1.0  # between looks at a database that doesn't answer
+UNLESS = f"{ray_home.FIREWALLED}=1, or use --local"  # where an address here is public
 MAX_DEATHS = 5  # of one board's agents in a campaign; more is a machine that can't run the farm
 
 
@@ -91,7 +92,8 @@ def start_coordinator(ray: Any, url: str, examines: bool = False) -> Any:
 
 def run(database: Database, campaign_id: int, boards: Sequence[Board], bar: Bar) -> CampaignRow:
     """Runs a campaign on a Ray that lives as long as this call; closed, or nothing here can go on with it."""
-    ray_home.refuse_public(ray_home.own_address())
+    addresses = (ray_home.own_address(), *ray_home.own_addresses())
+    ray_home.refuse_public(addresses, ray_home.is_firewalled(), UNLESS)
     home = state_folder()
     token = ray_home.token_file(home)
     with ray_home.ray_environment(token, home), started(home) as ray:

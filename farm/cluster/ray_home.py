@@ -8,7 +8,7 @@ import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -95,6 +95,29 @@ def own_address() -> str:
         return str(probe.getsockname()[0])
 
 
+def own_addresses(proc: Path = Path("/proc")) -> tuple[str, ...]:
+    """Every address of this machine's interfaces, IPv4 before IPv6; none where there is no /proc."""
+    return tuple(dict.fromkeys((*_ipv4(proc / "net/fib_trie"), *_ipv6(proc / "net/if_inet6"))))
+
+
+def _ipv4(table: Path) -> Iterator[str]:
+    """Of a routing table: an address, then, on a line of its own, that it is this host's."""
+    address = ""
+    with suppress(OSError):
+        for line in table.read_text().splitlines():
+            words = line.split()
+            if words[:1] == ["|--"]:
+                address = words[1]
+            elif words == ["/32", "host", "LOCAL"]:
+                yield address
+
+
+def _ipv6(table: Path) -> Iterator[str]:
+    with suppress(OSError):
+        for line in table.read_text().splitlines():
+            yield str(ipaddress.IPv6Address(bytes.fromhex(line.split()[0])))
+
+
 def demand_address(host: str) -> None:
     """UsageError where `--host` names no address."""
     try:
@@ -105,13 +128,22 @@ def demand_address(host: str) -> None:
         ) from None
 
 
-def refuse_public(address: str, environ: Mapping[str, str] = os.environ) -> None:
-    """FarmError where Ray's ports, which listen on every interface, would be open to the internet."""
-    if ipaddress.ip_address(address).is_global and environ.get(FIREWALLED) != "1":
+def refuse_public(addresses: Iterable[str], firewalled: bool, option: str) -> None:
+    """FarmError where Ray's ports, which listen on every interface, would be open to the internet.
+
+    `option` is what says that a firewall closes them.
+    """
+    public = [address for address in addresses if ipaddress.ip_address(address).is_global]
+    if public and not firewalled:
         raise FarmError(
-            f"Ray listens on every interface and this machine's address {address} is public; "
-            f"use --local, or close its ports with a firewall and say so with {FIREWALLED}=1"
+            f"Ray listens on every interface and this machine's address {public[0]} is public; "
+            f"close Ray's ports there with a firewall and say so with {option}"
         )
+
+
+def is_firewalled(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the environment says that a firewall closes Ray's ports."""
+    return environ.get(FIREWALLED) == "1"
 
 
 def listening_ports(root: int, proc: Path = Path("/proc")) -> tuple[int, ...]:

@@ -4,12 +4,16 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from rich.console import Console
 
-from farm.cluster import ray_home
+from db.session import Database
+from farm.cluster import private, ray_home
+from farm.progress import Bar
 from kernels.errors import FarmError
 
 
@@ -47,15 +51,70 @@ def test_the_environment_is_ours_inside_and_the_users_after(
     assert dict(os.environ) == before
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "192.168.0.9", "100.64.0.1"])
+FIB = """Main:
+  +-- 0.0.0.0/0 3 0 5
+     |-- 0.0.0.0
+        /0 universe UNICAST
+     |-- 10.66.0.0
+        /24 link UNICAST
+     |-- 10.66.0.1
+        /32 host LOCAL
+     |-- 10.66.0.255
+        /32 link BROADCAST
+Local:
+     |-- 10.66.0.1
+        /32 host LOCAL
+     |-- 8.8.8.8
+        /32 host LOCAL
+"""
+INET6 = "2a000001000000000000000000000002 02 40 00 80     eth0\n"
+TWO = ("10.66.0.1", "8.8.8.8")  # of a machine with a private network beside its public address
+
+
+def test_the_addresses_of_all_interfaces_are_known(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    assert ray_home.own_addresses(tmp_path) == ()
+    (tmp_path / "net/fib_trie").write_text(FIB)
+    (tmp_path / "net/if_inet6").write_text(INET6)
+    assert ray_home.own_addresses(tmp_path) == (*TWO, "2a00:1::2")
+    assert "127.0.0.1" in ray_home.own_addresses()
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "10.1.2.3", "192.168.0.9", "100.64.0.1", "fe80::1", "fd00::1"]
+)
 def test_a_private_address_may_have_a_ray(address: str) -> None:
-    ray_home.refuse_public(address, {})
+    ray_home.refuse_public([address], False, "--firewalled")
 
 
-def test_a_public_address_needs_a_declared_firewall() -> None:
-    with pytest.raises(FarmError, match=r"8\.8\.8\.8 is public"):
-        ray_home.refuse_public("8.8.8.8", {})
-    ray_home.refuse_public("8.8.8.8", {"FARM_FIREWALLED": "1"})
+@pytest.mark.parametrize("address", ["8.8.8.8", "2a00:1::2"])
+def test_a_public_address_needs_a_declared_firewall(address: str) -> None:
+    with pytest.raises(FarmError, match=f"{address} is public; .* say so with --firewalled"):
+        ray_home.refuse_public(["10.66.0.1", address], False, "--firewalled")
+    ray_home.refuse_public(["10.66.0.1", address], True, "--firewalled")
+
+
+@pytest.fixture
+def public(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_home, "own_addresses", lambda: TWO)
+    monkeypatch.delenv("FARM_FIREWALLED", raising=False)
+
+
+@pytest.mark.parametrize(
+    "words", [("up", "--foreground"), ("join", "10.66.0.9:6379", "--token-file", "token")], ids=lambda w: w[0]
+)
+def test_a_public_address_beside_the_one_given_is_refused(
+    words: tuple[str, ...], public: None, farm: Callable[..., Result]
+) -> None:
+    said = farm(*words, "--host", "10.66.0.1")
+    assert (said.exit_code, said.stderr.count("\n")) == (1, 1)
+    assert "address 8.8.8.8 is public" in said.stderr
+    assert "with --firewalled\n" in said.stderr
+
+
+def test_a_campaigns_own_ray_is_refused_and_told_what_else(public: None, database: Database) -> None:
+    with pytest.raises(FarmError, match=r"8\.8\.8\.8 is public; .* FARM_FIREWALLED=1, or use --local"):
+        private.run(database, 1, (), Bar(Console(file=StringIO())))
 
 
 @pytest.mark.parametrize(
