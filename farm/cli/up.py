@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from farm.cli import options
-from farm.cluster import head_file, ray_home
+from farm.cluster import head_file, ray_home, ray_ports
 from farm.cluster.head_file import HeadFile
 from farm.gateway.place import place_at
 from kernels import codec
@@ -153,9 +153,9 @@ def describe(head: HeadFile) -> None:
     click.echo(
         f"farm: join it with: farm join {head.address} --token-file FILE   (a copy of {token})", err=True
     )
-    ports = ", ".join(map(str, head.ports))
     if head.gateway:
         click.echo(f"farm: gateway at {head.gateway}; farm token new NAME makes a worker's token", err=True)
+    ports = ray_ports.told(head.ports)
     click.echo(f"farm: Ray listens on every interface, ports {ports}; only with the token", err=True)
 
 

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from db.session import Database, open_database, passwords_in
 from farm.cluster import driver, head_file, probe, ray_home
@@ -105,11 +106,16 @@ class Head:
 
     def _publish(self, database: Database, address: str, gateway: str) -> None:
         pid = os.getpid()
-        ports = ray_home.listening_ports(pid)
+        ports = rays_own(ray_home.listening_ports(pid), gateway)
         head = HeadFile(pid, head_file.born(pid), address, ports, label_of(database), gateway)
         head_file.write(head)
         LOG.info("ready", address=address, ports=list(ports), database=head.database)
         self._ready(head)
+
+
+def rays_own(ports: Iterable[int], gateway: str) -> tuple[int, ...]:
+    """Without the gateway's, which its driver listens on."""
+    return tuple(port for port in ports if not gateway or port != urlsplit(gateway).port)
 
 
 class Said:

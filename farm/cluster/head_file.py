@@ -24,7 +24,7 @@ class HeadFile:
     pid: int
     born: int  # the process's start in clock ticks: a pid may be given to another one
     address: str  # HOST:PORT
-    ports: tuple[int, ...]  # that listen on every interface
+    ports: tuple[int, ...]  # of Ray, that listened on every interface when it was ready
     database: str  # without a password
     gateway: str = ""  # its URL; empty where there is none
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from farm.cluster import probe, ray_home
+from farm.cluster import probe, ray_home, ray_ports
 from farm.cluster.head import node, own_host
 from farm.cluster.probe import Away
 from farm.cluster.signals import stopped_by_signals
@@ -73,7 +73,7 @@ class Member:
             node(words, home) as process,
         ):
             process.joined()
-            ports = ", ".join(map(str, ray_home.listening_ports(os.getpid())))
+            ports = ray_ports.told(ray_home.listening_ports(os.getpid()))
             self._say(f"joined {self._words.address}; Ray listens on every interface here, ports {ports}")
             seen = time.monotonic()
             while process.alive() and not self._stopping.wait(GLANCE_S):

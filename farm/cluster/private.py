@@ -98,7 +98,10 @@ def run(database: Database, campaign_id: int, boards: Sequence[Board], bar: Bar)
     token = ray_home.token_file(home)
     with ray_home.ray_environment(token, home), started(home) as ray:
         ports = ", ".join(map(str, ray_home.listening_ports(os.getpid())))
-        bar.note(f"farm: Ray listens on every interface, ports {ports}; only with the token in {token}")
+        bar.note(
+            f"farm: Ray listens on every interface, ports {ports} and others as it starts processes; "
+            f"only with the token in {token}"
+        )
         farm = Farm(ray, database, campaign_id, bar)
         try:
             return farm.watch(boards)

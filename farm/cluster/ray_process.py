@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from farm.cluster import ray_home
+from farm.cluster.ray_ports import port_words
 from kernels.errors import FarmError
 
 OBJECT_STORE_BYTES = 80 << 20  # Ray wants 75 MiB; messages are small and don't go through it
@@ -42,7 +43,8 @@ class RayProcess:
         self.log = log
         self._folder = ray_home.make_folder()
         self._from = log.stat().st_size if log.exists() else 0
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *words, *COMMON]
+        words = (*words, *COMMON, *port_words())
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *words]
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 [*command, f"--temp-dir={self._folder}"],

@@ -45,9 +45,9 @@ async def main(address: str) -> None:
     turn = asyncio.Semaphore(AT_ONCE)
     found = await asyncio.gather(*(is_open(address, port, turn) for port in PORTS))
     ports = [port for port, there in zip(PORTS, found, strict=True) if there]
-    heard = {
-        f"{port}{' tls' * tls}": await answer(address, port, tls) for port in ports for tls in (False, True)
-    }
+    ways = [(port, tls) for port in ports for tls in (False, True)]
+    answers = await asyncio.gather(*(answer(address, *way) for way in ways))
+    heard = {f"{port}{' tls' * tls}": said for (port, tls), said in zip(ways, answers, strict=True)}
     print(json.dumps({"open": ports, "heard": heard}))
 
 

@@ -18,6 +18,7 @@ from db.campaign import campaigns
 from db.device import devices
 from db.session import open_existing
 from db.token import PREFIX
+from farm.cluster import ray_ports
 from tests.deploy.network import Network, network
 
 HOSTS = ("head", "ray-a", "ray-b", "pull-a", "pull-b", "revoked", "stranger")
@@ -33,7 +34,8 @@ class Seen:
 
     network: Network
     said: dict[str, subprocess.CompletedProcess[str]] = field(default_factory=dict)
-    scan: dict[str, Any] = field(default_factory=dict)
+    scan: dict[str, Any] = field(default_factory=dict)  # of the head, before anything ran
+    open: dict[str, set[int]] = field(default_factory=dict)  # ports by host, when agents had worked
 
     def farm(self, step: str, *words: str) -> str:
         self.said[step] = self.network.run("head", "farm", *words)
@@ -71,6 +73,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         start_workers(seen)
         intrude(seen)
         seen.farm("submit", "submit", "--op", "silu_mul", "--op", "rmsnorm", "--backend", "twin", "--json")
+        seen.open = {name: set(scan(hosts, name)["open"]) for name in ("head", "ray-a")}
         yield seen
 
 
@@ -104,16 +107,22 @@ def start_workers(seen: Seen) -> None:
 
 def intrude(seen: Seen) -> None:
     hosts, head = seen.network, seen.network.address("head")
-    scan = hosts.run("stranger", "tests.deploy.stranger", head)
-    assert scan.returncode == 0, scan.stderr
-    seen.scan = json.loads(scan.stdout)
-    (hosts.folder / "scan.json").write_text(scan.stdout)
+    seen.scan = scan(hosts, "head")
     guess = put(hosts.home("stranger") / "token", "0" * 64)
     words = (f"{head}:{RAY}", "--token-file", guess, "--host", hosts.address("stranger"))
     seen.said["guessed Ray"] = hosts.run("stranger", "farm", "join", *words)
     guess = put(hosts.home("stranger") / "worker", f"{PREFIX}{'A' * 43}\n")
     pull = ("workers", "pull", f"https://{head}:{GATEWAY}", "--token-file", guess, "--ca", "../ca.pem")
     seen.said["guessed gateway"] = hosts.run("stranger", *pull, "--backend", "twin")
+
+
+def scan(hosts: Network, name: str) -> dict[str, Any]:
+    """What a stranger finds and hears at a host."""
+    done = hosts.run("stranger", "tests.deploy.stranger", hosts.address(name))
+    assert done.returncode == 0, done.stderr
+    (hosts.folder / f"scan-{name}.json").write_text(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def test_the_campaign_completes(seen: Seen) -> None:
@@ -139,12 +148,26 @@ def test_a_stranger_who_guesses_gets_nothing(seen: Seen) -> None:
 
 
 def test_a_stranger_who_tries_every_port_hears_nothing(seen: Seen) -> None:
-    """Ray's processes open further ports after the head has named those that it began with."""
-    head = json.loads((seen.network.home("head") / ".farm/head.json").read_text())
-    assert {RAY, GATEWAY} <= set(seen.scan["open"]) & {*head["ports"], GATEWAY}
     assert seen.scan["heard"][f"{GATEWAY}"] == ""
     assert seen.scan["heard"][f"{GATEWAY} tls"].startswith("HTTP/1.1 401 ")
     secret = (seen.network.home("head") / ".farm/token").read_text().strip()
     for port, heard in seen.scan["heard"].items():
         assert secret not in heard, port
         assert not re.search(r"HTTP/1\.\d 2\d\d|silu_mul|rmsnorm", heard), (port, heard[:300])
+
+
+def test_the_ports_that_a_head_told_are_all_that_it_opened(seen: Seen) -> None:
+    head = json.loads((seen.network.home("head") / ".farm/head.json").read_text())
+    told = (seen.network.home("head") / "log").read_text()
+    assert f"ports {ray_ports.told(head['ports'])}; only with the token" in told
+    for found in (set(seen.scan["open"]), seen.open["head"]):
+        assert {RAY, GATEWAY} < found <= {GATEWAY, *head["ports"], *ray_ports.WORKER_PORTS}
+    assert GATEWAY not in head["ports"]
+
+
+def test_the_ports_that_a_node_told_are_all_that_it_opened(seen: Seen) -> None:
+    log = (seen.network.home("ray-a") / "log").read_text()
+    (told,) = re.findall(r"Ray listens on every interface here, ports ([0-9, ]+) and", log)
+    own = set(map(int, told.split(", ")))
+    assert own <= set(ray_ports.NODE_PORTS)
+    assert own < seen.open["ray-a"] <= {*own, *ray_ports.WORKER_PORTS}
