@@ -12,6 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from kernels import catalog, codec
 from kernels.errors import FarmError
 from workers.agent import Agent, Summary
+from workers.at_work import marking
 from workers.board_lock import BoardLock
 from workers.boards import NodeSurvey, resource, survey, wanted_backends
 from workers.files import FileStore
@@ -34,7 +35,8 @@ class RayAgent:
         self._lock = BoardLock(hello.device)
         self._spool = Spool(state_folder() / "spool" / f"{hello.device.slug}.jsonl")
         slot = slot_maker(hello.backends, self._lock)
-        self._agent = Agent(Caller(carrier(coordinator)), hello, self._spool, slot, stays=stays)
+        caller = Caller(marking(carrier(coordinator), state_folder()))
+        self._agent = Agent(caller, hello, self._spool, slot, stays=stays)
 
     def run(self) -> Summary:
         """Works until the agent ends by itself or is stopped."""

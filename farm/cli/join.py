@@ -31,6 +31,12 @@ from workers.log import writing_to
 @click.option(
     "--minutes", type=click.FloatRange(0), default=0.0, help="End after so long without a head; 0: never."
 )
+@click.option(
+    "--idle-minutes",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="End when no board here had a case for so long; 0: never.",
+)
 def join(token: str, **words: Any) -> None:
     """Makes this machine's boards part of a farm: joins a head and stays, until Ctrl-C.
 

@@ -15,6 +15,8 @@ from farm.cluster.head import node, own_host
 from farm.cluster.probe import Away
 from farm.cluster.signals import stopped_by_signals
 from kernels.errors import FarmError
+from workers.at_work import Marks
+from workers.leaving import Clock, Leaving, Limits
 from workers.state import state_folder
 
 GLANCE_S = 1.0
@@ -31,15 +33,18 @@ class Words:
     host: str = ""  # this machine's own address; empty: looked up
     firewalled: bool = False
     minutes: float = 0.0  # end after so long without a head; 0: never
+    idle_minutes: float = 0.0  # end when no board here had a case for so long; 0: never
 
 
 class Member:
-    """Joins, and joins again when the head was lost, until stopped."""
+    """Joins, and joins again when the head was lost, until stopped or idle for too long."""
 
-    def __init__(self, words: Words, say: Callable[[str], object]) -> None:
+    def __init__(self, words: Words, say: Callable[[str], object], clock: Clock = time.monotonic) -> None:
         self._words = words
         self._say = say
         self._stopping = threading.Event()
+        self._marks = Marks(state_folder())
+        self._leaving = Leaving(Limits(idle=words.idle_minutes), clock)
 
     def stop(self, *_: object) -> None:
         self._stopping.set()
@@ -76,7 +81,7 @@ class Member:
             ports = ray_ports.told(ray_home.listening_ports(os.getpid()))
             self._say(f"joined {self._words.address}; Ray listens on every interface here, ports {ports}")
             seen = time.monotonic()
-            while process.alive() and not self._stopping.wait(GLANCE_S):
+            while process.alive() and not self._is_over(GLANCE_S):
                 if reachable(self._words.address):
                     seen = time.monotonic()
                 elif time.monotonic() - seen > SILENT_S:
@@ -84,10 +89,18 @@ class Member:
         if not self._stopping.is_set():
             self._say(f"the head at {self._words.address} is gone; joins again when it is back")
 
+    def _is_over(self, seconds: float) -> bool:
+        """Waits so long; whether it was stopped meanwhile, or nothing was to do for too long."""
+        stopped = self._stopping.wait(seconds)
+        if not stopped and (why := self._leaving.check(self._marks.are_new())):
+            self._say(f"{why}; leaves")
+            self._stopping.set()
+        return self._stopping.is_set()
+
     def _await_head(self) -> None:
         """Returns when the head is back; FarmError after too long, or where it now refuses."""
         began, tries = time.monotonic(), 0
-        while not self._stopping.wait(BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]):
+        while not self._is_over(BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]):
             tries += 1
             try:
                 probe.admitted(self._words.address, self._words.token)

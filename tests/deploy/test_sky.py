@@ -125,4 +125,6 @@ def test_a_rented_worker_ends_by_itself(stem: str) -> None:
     assert task["resources"]["autostop"]["down"] is True
     assert '"$MINUTES"' in task["run"] or '"${MINUTES}m"' in task["run"]
     if stem == "gateway-worker":
-        assert "--patience-minutes 10 --idle-minutes" in task["run"]
+        assert '--patience-minutes 10 --idle-minutes "$IDLE_MINUTES"' in task["run"]
+    if stem == "ray-worker":
+        assert '--minutes 10 --idle-minutes "$IDLE_MINUTES"' in task["run"]

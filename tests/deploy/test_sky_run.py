@@ -74,6 +74,6 @@ def test_a_bundle_with_bad_verdicts_or_cut_short_is_no_failure(home: Path, statu
 def test_the_time_of_a_node_of_ray_is_limited(home: Path) -> None:
     (home / "venv/bin/python").write_text("#!/bin/sh\nexec sleep 60\n")
     task = document(DEPLOY / "sky/ray-worker.yaml")
-    given = {"HEAD": "h:1", "MINUTES": "0.005", "TOKEN": "x", "WIREGUARD": ""}
+    given = {"HEAD": "h:1", "MINUTES": "0.005", "IDLE_MINUTES": "5", "TOKEN": "x", "WIREGUARD": ""}
     assert said("bash", "-c", task["run"], HOME=str(home), **given).returncode == 0
     assert (home / "farm.token").read_text() == "x\n"

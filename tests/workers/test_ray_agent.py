@@ -14,6 +14,7 @@ from kernels import catalog, codec
 from kernels.errors import FarmError
 from tests.workers.test_agent import HELLO, FakeCoordinator, live_lease
 from workers import ray_agent
+from workers.at_work import Marks
 from workers.boards import NodeSurvey
 from workers.files import FileStore
 from workers.json_calls import answer
@@ -55,6 +56,16 @@ def test_cases_are_leased_and_completed_through_the_actor(got: list[float]) -> N
     summary = ray_agent.RayAgent(Handle(coordinator), HELLO).run()
     assert (summary.ran, len(coordinator.stored)) == (3, 3)
     assert set(got) == {ray_agent.ANSWER_S}
+
+
+def test_an_agent_with_cases_leaves_the_mark_that_keeps_its_node(got: list[float], tmp_path: Path) -> None:
+    ray_agent.RayAgent(Handle(FakeCoordinator()), HELLO).run()
+    assert not (tmp_path / "at-work").exists()
+    coordinator = FakeCoordinator()
+    coordinator.leases.append(live_lease(1))
+    found = Marks(tmp_path)
+    ray_agent.RayAgent(Handle(coordinator), HELLO).run()
+    assert found.are_new()
 
 
 def test_second_agent_of_a_board_is_refused(got: list[float]) -> None:

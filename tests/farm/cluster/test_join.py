@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import pytest
 
 from farm.cluster import join
 from farm.cluster.join import Member, Words
+from farm.cluster.probe import Away
 from kernels.errors import FarmError
+from tests.workers.test_leaving import Hours
+from workers.at_work import NAME
 
 TIMED_OUT = "Ray did not start: the node timed out during startup"
 
@@ -22,6 +26,13 @@ class Node:
 
     def alive(self) -> bool:
         return False
+
+
+class Steady(Node):
+    """One that isn't, while this says so."""
+
+    def __init__(self, alive: Callable[[], bool] = lambda: True) -> None:
+        self.alive = alive  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -48,6 +59,60 @@ def member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Member, lis
     monkeypatch.setattr(join, "BACKOFF_S", (0.0,))
     monkeypatch.setattr(join.probe, "admitted", lambda address, token: None)
     return found, said, nodes
+
+
+def idle_member(tmp_path: Path, said: list[str]) -> Member:
+    """One that leaves when idle for an hour, of which each look takes 20 minutes."""
+    words = Words("127.0.0.1:1", tmp_path / "token", host="127.0.0.1", idle_minutes=60)
+    return Member(words, said.append, Hours(step_s=1200))
+
+
+@pytest.fixture
+def nodes(member: tuple[Member, list[str], list[object]], monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    monkeypatch.setattr(join, "GLANCE_S", 0.0)
+    monkeypatch.setattr(join, "reachable", lambda address: True)
+    return member[2]
+
+
+def test_a_member_without_a_case_leaves_when_idle_for_too_long(nodes: list[object], tmp_path: Path) -> None:
+    said: list[str] = []
+    nodes += [Steady(), Node()]
+    idle_member(tmp_path, said).run()
+    assert said[1:] == ["nothing to do for 60 minutes; leaves"]
+    assert len(nodes) == 1  # it joined once
+
+
+def test_a_member_stays_while_its_agents_have_cases(nodes: list[object], tmp_path: Path) -> None:
+    said: list[str] = []
+    looks: list[int] = []
+
+    def busy_for_nine() -> bool:
+        looks.append(len(said))
+        if len(looks) <= 9:
+            os.utime(tmp_path / NAME, ns=(len(looks), len(looks)))
+        return True
+
+    (tmp_path / NAME).touch()
+    nodes += [Steady(busy_for_nine), Node()]
+    idle_member(tmp_path, said).run()
+    assert len(looks) == 12
+    assert said[-1] == "nothing to do for 60 minutes; leaves"
+
+
+def test_a_member_that_waits_for_its_head_is_idle_too(
+    nodes: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(address: str, token: Path) -> None:
+        if asked:
+            raise Away("nobody answers")
+        asked.append(address)
+
+    asked: list[str] = []
+    monkeypatch.setattr(join.probe, "admitted", away)
+    said: list[str] = []
+    nodes += [Node(), Node()]
+    idle_member(tmp_path, said).run()
+    assert said[-1] == "nothing to do for 60 minutes; leaves"
 
 
 def test_a_member_whose_ray_does_not_start_again_tries_once_more(
