@@ -248,8 +248,12 @@ class Coordinator:
 
     def figures(self) -> Figures:
         """What is held and waits at this moment."""
-        boards = {peer.device for peer in self._roll.peers()}
-        return Figures(self.epoch, len(self._terms), len(boards), self._writer.waiting)
+        return Figures(self.epoch, len(self._terms), len(self._roll.boards()), self._writer.waiting)
+
+    def note_boards(self) -> None:
+        """Dates the boards that are heard now: of one that waits no line says so."""
+        seen = [(board, self._now_us()) for board in self._roll.boards()]
+        self._writer.do(lambda s: device.see_all(s, seen))
 
     def close(self) -> None:
         self._writer.close()

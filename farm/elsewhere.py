@@ -8,7 +8,7 @@ from db import activity, device, token
 from db.session import Session
 from farm.terminal import duration
 
-RECENT_US = 15 * 60_000_000  # a board that idles is heard of at its hello and at its last line only
+RECENT_US = 15 * 60_000_000  # one that idles is dated at its hello, its last line and the head's end
 
 
 def elsewhere(s: Session, here: Collection[str], now_us: int) -> tuple[str, ...]:

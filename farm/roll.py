@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from db import queue
 from farm.wire import worker_of
+from kernels.model import Device
 from workers.protocol import Hello
 
 SILENT = 20  # times as long as a lease holds: a worker that says nothing for so long is forgotten
@@ -61,17 +62,25 @@ class Roll:
 
     def peers(self) -> tuple[queue.Worker, ...]:
         """The workers that are at work now, as far as one can tell."""
-        return tuple(self._at_work())
+        return tuple(one.worker for one in self._at_work())
+
+    def hellos(self) -> list[Hello]:
+        """What the peers said of themselves."""
+        return [one.hello for one in self._at_work()]
+
+    def boards(self) -> tuple[Device, ...]:
+        """Those of the peers, each once."""
+        return tuple({hello.device.slug: hello.device for hello in self.hellos()}.values())
 
     def has_another(self, hello: Hello) -> bool:
         """Whether another board of a worker's class is at work."""
         mine = hello.device
-        others = self._at_work()
+        others = (one.worker for one in self._at_work())
         return any(one.device_class == mine.device_class and one.device != mine.slug for one in others)
 
-    def _at_work(self) -> Iterator[queue.Worker]:
+    def _at_work(self) -> Iterator[Known]:
         since = self._clock() - self._ttl_s
-        return (one.worker for one in self._here() if one.heard_s >= since)
+        return (one for one in self._here() if one.heard_s >= since)
 
     def _here(self) -> list[Known]:
         return [one for one in list(self._known.values()) if not one.is_away]

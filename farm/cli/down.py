@@ -25,7 +25,7 @@ def down(url: str) -> None:
     """Ends the head that `farm up` started here, and names what still runs elsewhere.
 
     Running cases end first; what was leased and not started goes back. Machines that joined wait for the
-    next head: they are not ended, and those of the last 15 minutes are named.
+    next head: they are not ended, and those that wait, or were heard in the last 15 minutes, are named.
     """
     head = head_file.running()
     if head is None:

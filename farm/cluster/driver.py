@@ -35,6 +35,7 @@ from workers.log import writing_to
 FINAL = 4
 LOST = 5
 GLANCE_S = 0.5
+NOTE_S = 5.0  # for the coordinator, at the end
 ANSWER_S = 60.0  # for the coordinator, which opens the database and takes its leases back first
 
 
@@ -81,6 +82,7 @@ def drive(ray: Any, wanted: Wanted, stopping: threading.Event) -> None:
         with gateway(wanted.url, wanted.place, coordinator):
             print("ready", flush=True)
             keep_watching(ray, coordinator, watch, stopping)
+            note_boards(ray, coordinator)
     finally:
         watch.end()
         with suppress(ray.exceptions.RayError, ValueError):
@@ -117,6 +119,12 @@ def keep_watching(ray: Any, coordinator: Any, watch: Watch, stopping: threading.
                 asked = coordinator.tick.remote()
         except (ray.exceptions.RaySystemError, ConnectionError) as error:
             raise HeadLost(one_line(error)) from None
+
+
+def note_boards(ray: Any, coordinator: Any) -> None:
+    """Has the boards that are heard dated, for `farm down` to name; a head ends without that too."""
+    with suppress(ray.exceptions.RayError):
+        ray.get(coordinator.note_boards.remote(), timeout=NOTE_S)
 
 
 def _ticked(ray: Any, asked: Any, watch: Watch) -> None:

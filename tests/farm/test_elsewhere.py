@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from farm.cli.down import still_there
 from farm.cluster.head_file import label_of
 from farm.coordinator import Coordinator
 from farm.elsewhere import RECENT_US, elsewhere
-from tests.farm.conftest import DEVICE
+from kernels import catalog
+from tests.farm.conftest import DEVICE, Clock, FakeAgent
 
 NOW_US = 10 * RECENT_US
 RENTED = replace(DEVICE, slug="rtx-4090-1", uuid="uuid-2")
@@ -35,6 +37,19 @@ def test_boards_of_the_last_minutes_are_named_and_those_here_are_not(database: D
     see(database, RENTED, NOW_US - 65_000_000)
     assert told(database, {DEVICE.slug}) == ("rtx-4090-1: heard 1 min 5 s ago",)
     assert told(database, {DEVICE.slug}, NOW_US + RECENT_US) == ()
+
+
+def test_a_board_that_only_waits_is_named_however_long_it_does(
+    database: Database, clock: Clock, make_agent: Callable[..., FakeAgent]
+) -> None:
+    now_us = NOW_US
+    with closing(Coordinator(database, catalog.digest(), clock=clock, now_us=lambda: now_us)) as head:
+        waiting, _ = make_agent(head, device=RENTED), make_agent(head)
+        clock.now += 3600
+        now_us += 3_600_000_000
+        waiting.renew()
+        head.note_boards()
+    assert told(database, set(), now_us) == ("rtx-4090-1: heard 0 s ago",)
 
 
 def test_a_board_that_holds_jobs_is_named_however_long_it_was_silent(

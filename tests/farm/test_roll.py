@@ -26,6 +26,16 @@ def test_who_was_not_heard_for_a_ttl_is_no_peer_until_it_calls() -> None:
     assert [peer.device for peer in roll.peers()] == ["cpu-0", "cpu-1"]
 
 
+def test_a_board_with_two_workers_is_one_and_a_silent_one_is_none() -> None:
+    clock = Clock()
+    roll = Roll(clock, ttl_s=6.0)
+    roll.enter(hello("a", "cpu-0"), joined=1)
+    clock.now += 7.0
+    for name in ("b", "c"):
+        roll.enter(hello(name, "cpu-1"), joined=1)
+    assert [board.slug for board in roll.boards()] == ["cpu-1"]
+
+
 def test_another_board_is_another_of_the_same_class() -> None:
     roll = Roll(Clock(), ttl_s=6.0)
     mine = hello("a", "cpu-0")

@@ -11,7 +11,7 @@ import pytest
 from db.complaint import DatabaseTrouble
 from db.epoch import StaleEpoch
 from farm.cluster import private
-from farm.cluster.driver import _ticked
+from farm.cluster.driver import _ticked, note_boards
 from kernels.errors import FarmError
 from workers.protocol import Unreachable
 
@@ -63,6 +63,19 @@ def test_a_coordinator_that_ends_is_told_and_lived_through() -> None:
 def test_all_else_ends_the_head(cause: Exception) -> None:
     with pytest.raises(FarmError):
         Scene(TaskFailed(cause)).tick()
+
+
+def test_a_head_that_ends_has_the_boards_noted_and_ends_without_that_too() -> None:
+    asked: list[str] = []
+
+    def get(ref: str, timeout: float) -> None:
+        asked.append(ref)
+        raise TaskFailed(DatabaseTrouble("farm.db: disk is full"))
+
+    ray = SimpleNamespace(get=get, exceptions=SimpleNamespace(RayError=TaskFailed))
+    coordinator = SimpleNamespace(note_boards=SimpleNamespace(remote=lambda: "note"))
+    note_boards(ray, coordinator)
+    assert asked == ["note"]
 
 
 def test_a_coordinator_stays_on_the_node_of_its_driver() -> None:
