@@ -2,6 +2,7 @@
 
 see(s, device, now_us)            # at a hello, and for every line that names it
 devices(s) -> tuple[DeviceRow, ...]
+rented(s, slugs) -> {slug, …}
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from db.session import Session, insert_new
+from db.tables import capability, fingerprint
 from db.tables import device as device_table
-from db.tables import fingerprint
 from kernels import codec
 from kernels.model import Device
 
@@ -78,6 +79,13 @@ def newest(s: Session, slug: str) -> Device:
         .where(device_table.c.slug == slug)
     )
     return codec.decode(Device, json.loads(s.execute(query).scalar_one()))
+
+
+def rented(s: Session, slugs: Iterable[str]) -> set[str]:
+    """Those of the boards that have a cell which rests on lines that a token brought."""
+    brought = sa.exists().where(capability.c.device == device_table.c.slug, capability.c.trust == "rented")
+    query = sa.select(device_table.c.slug).where(device_table.c.slug.in_(sorted(slugs)), brought)
+    return set(s.execute(query).scalars())
 
 
 def _see(s: Session, device: Device, seen_us: int) -> None:

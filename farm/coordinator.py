@@ -226,8 +226,9 @@ class Coordinator:
         if now - self._limited_s >= LIMITS_S:
             self._limited_s = now
             with self._database.reading() as s:
-                past = limits.past(s, self._now_us())
-            if past:
+                standings = limits.standings(s, self._now_us())
+            self.recorder.warned({number: one.warning for number, one in standings.items() if one.warning})
+            if past := {number: one.why for number, one in standings.items() if one.why}:
                 yield lambda s: limits.stop(s, past, self._now_us())
                 self.recorder.stopped(past)
 

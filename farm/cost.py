@@ -23,7 +23,7 @@ class Spent:
     leases: int
     held_us: int
     usd: Fraction  # of the boards that have a price
-    unpriced_us: int  # held on boards whose price nobody told
+    unpriced_us: int  # held on boards whose price nobody knows
 
 
 def spent(

@@ -1,31 +1,51 @@
 """What a campaign may take before it stops by itself: dollars, and hours from its first lease on.
 
-past(s, now_us) -> {campaign id: why}      # the open campaigns that are past a limit of their own; only reads
-stop(s, found, now_us)                     # pauses them
+standings(s, now_us) -> {campaign id: Standing}   # of the open campaigns that have a limit; only reads
+stop(s, found, now_us)                            # pauses those that are past it
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
 import sqlalchemy as sa
 
-from db import campaign, device, lease_time
+from db import campaign, lease_time
 from db.campaign import CampaignRow, Running
 from db.session import Session
 from db.tables import attempt, job
-from farm import prices
+from farm import hourly
 from farm.campaign import order_of
-from farm.cost import HOUR_US, spent, total
+from farm.cost import HOUR_US, Spent, spent, total
 from kernels import codec
 
 
-def past(s: Session, now_us: int) -> dict[int, str]:
-    """The open campaigns that are past a limit and not paused yet; why, by campaign."""
-    return {one.id: why for one in campaign.running(s) if (why := passed(s, one, now_us))}
+@dataclass(frozen=True)
+class Standing:
+    """Where a campaign is against its limits."""
+
+    why: str  # which limit it has reached, and by what; empty where it may go on
+    unpriced: tuple[str, ...] = ()  # boards that held its leases and whose dollars nobody knows
+
+    @property
+    def warning(self) -> str:
+        """What --max-cost leaves out; empty where that is nothing."""
+        if not self.unpriced:
+            return ""
+        return (
+            f"--max-cost doesn't count {', '.join(self.unpriced)}: rented, and no price is known; "
+            "FARM_LABELS='price=0.40 USD/h' at the worker, 0 where it is free"
+        )
+
+
+def standings(s: Session, now_us: int) -> dict[int, Standing]:
+    """Of the open campaigns that have a limit and aren't paused."""
+    limited = (one for one in campaign.running(s) if any(_limits(one.selection)))
+    return {one.id: standing(s, one, now_us) for one in limited}
 
 
 def stop(s: Session, found: Iterable[int], now_us: int) -> None:
@@ -35,14 +55,28 @@ def stop(s: Session, found: Iterable[int], now_us: int) -> None:
         campaign.pause(s, campaign_id, now_us)
 
 
+def warnings(s: Session, rows: Iterable[CampaignRow], now_us: int) -> dict[int, str]:
+    """What --max-cost leaves out, of the open ones among campaigns; by id."""
+    capped = (row for row in rows if row.is_open and json.loads(row.selection).get("max_usd"))
+    found = {row.id: standing(s, row, now_us).warning for row in capped}
+    return {key: warning for key, warning in found.items() if warning}
+
+
 def passed(s: Session, row: CampaignRow | Running, now_us: int) -> str:
     """Which limit a campaign has reached, and by what; empty where it may go on."""
+    return standing(s, row, now_us).why
+
+
+def standing(s: Session, row: CampaignRow | Running, now_us: int) -> Standing:
     max_usd, max_hours = _limits(row.selection)
     if max_hours and (took_us := now_us - first_lease_us(s, row.id, now_us)) >= max_hours * HOUR_US:
-        return f"{took_us / HOUR_US:.2f} of {max_hours:g} hours are over"
-    if max_usd and (usd := dollars(s, row, now_us)) >= Fraction(str(max_usd)):
-        return f"{float(usd):.2f} of {max_usd:g} dollars are spent"
-    return ""
+        return Standing(f"{took_us / HOUR_US:.2f} of {max_hours:g} hours are over")
+    if not max_usd:
+        return Standing("")
+    boards = by_board(s, row, now_us)
+    usd, unpriced = total(boards).usd, tuple(sorted(one.name for one in boards if one.unpriced_us))
+    is_over = usd >= Fraction(str(max_usd))
+    return Standing(f"{float(usd):.2f} of {max_usd:g} dollars are spent" if is_over else "", unpriced)
 
 
 def change(s: Session, row: CampaignRow, max_usd: float | None, max_hours: float | None) -> CampaignRow:
@@ -61,11 +95,11 @@ def first_lease_us(s: Session, campaign_id: int, default: int) -> int:
     return s.execute(query.where(job.c.campaign_id == campaign_id)).scalar() or default
 
 
-def dollars(s: Session, row: CampaignRow | Running, now_us: int) -> Fraction:
-    """What a campaign's leases cost so far: by their boards' own prices, else by the farm's list."""
-    known = prices.of_boards(device.devices(s), prices.cheapest(prices.offers()))
+def by_board(s: Session, row: CampaignRow | Running, now_us: int) -> tuple[Spent, ...]:
+    """What a campaign's leases cost so far, a row for each board."""
     leases = lease_time.held(s, now_us, row.id, since_us=row.created_us)
-    return total(spent(leases, known, lambda lease: lease.device)).usd
+    known = hourly.by_board(s, {lease.device for lease in leases})
+    return spent(leases, known, lambda lease: lease.device)
 
 
 @lru_cache(maxsize=256)

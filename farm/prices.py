@@ -1,5 +1,6 @@
 """What an hour of a board costs: what its worker said, or a table of offers.
 
+hourly(board, …) -> dollars or None          # of one board, for `farm cost` and `--max-cost` alike
 offers(path) -> tuple[Offer, …]              # of a TOML file, or of the one that comes with the farm
 sky_offers(folder) -> tuple[Offer, …]        # of SkyPilot's catalog, where that is installed
 """
@@ -16,11 +17,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from db.device import DeviceRow
 from farm.targets import target_gpus
 from kernels.errors import FarmError
+from kernels.model import Device
 
-SAID = re.compile(r"(\d+(?:\.\d+)?)\s*USD/h", re.IGNORECASE)  # as FARM_LABELS has it: price=1.19 USD/h
+SAID = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*USD/h", re.IGNORECASE)  # FARM_LABELS=price=1.19 USD/h
 SKY_CATALOGS = Path("~/.sky/catalogs")
 ROADS = ("ray", "gateway", "bundle")
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,80}")  # it goes into the commands that a plan prints
@@ -54,10 +55,14 @@ def offers(path: Path | None = None) -> tuple[Offer, ...]:
 
 
 def said(words: Iterable[tuple[str, str]]) -> Fraction | None:
-    """Dollars an hour by a board's own fingerprint; None where its worker wasn't told."""
+    """Dollars an hour by a board's own fingerprint, 0 for none; None where its worker wasn't told."""
     match = SAID.fullmatch(dict(words).get("price", "").strip())
-    price = Fraction(match[1]) if match else Fraction()
-    return price if 0 < price < DEAREST else None
+    return Fraction(match[1]) if match and Fraction(match[1]) < DEAREST else None
+
+
+def as_said(usd_hour: Fraction) -> str:
+    """A price as `said` reads it: 1.19 USD/h."""
+    return f"{float(usd_hour):.9f}".rstrip("0").rstrip(".") + " USD/h"
 
 
 def cheapest(found: Iterable[Offer]) -> dict[str, Offer]:
@@ -69,16 +74,20 @@ def cheapest(found: Iterable[Offer]) -> dict[str, Offer]:
     return best
 
 
-def of_boards(boards: Iterable[DeviceRow], offers: Mapping[str, Offer]) -> dict[str, Fraction]:
-    """Dollars an hour by board's slug: what its worker was told, else what its class is offered for."""
-    found = {}
-    for seen in boards:
-        told = said(seen.device.fingerprint)
-        if told is None and seen.device.device_class in offers:
-            told = offers[seen.device.device_class].usd_hour
-        if told is not None:
-            found[seen.device.slug] = told
-    return found
+def hourly(
+    board: Device, is_rented: bool, given: Mapping[str, Offer], listed: Mapping[str, Offer]
+) -> Fraction | None:
+    """Dollars an hour: what the board's worker was told, else by the table given, else nothing for a board of
+    one's own, and by the farm's list for a rented one; None where that doesn't have its class.
+    """
+    told = said(board.fingerprint)
+    if told is not None:
+        return told
+    if board.device_class in given:
+        return given[board.device_class].usd_hour
+    if not is_rented:
+        return Fraction()
+    return listed[board.device_class].usd_hour if board.device_class in listed else None
 
 
 def sky_offers(folder: Path = SKY_CATALOGS) -> tuple[Offer, ...]:

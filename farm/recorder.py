@@ -39,6 +39,7 @@ class Recorder:
         self.metrics = Metrics()
         self._log = logger("coordinator")
         self._held: dict[str, Held] = {}  # by attempt
+        self._warned: dict[int, str] = {}  # by campaign
 
     def began(self, epoch: int, held: int, figures: Callable[[], Figures]) -> None:
         self.metrics.watch(figures)
@@ -134,6 +135,13 @@ class Recorder:
         """Campaigns reached a limit of their own; why."""
         for campaign, reason in campaigns.items():
             self._log.warning("campaign stopped", campaign=campaign, reason=reason)
+
+    def warned(self, campaigns: Mapping[int, str]) -> None:
+        """Campaigns whose limit doesn't see all that they cost; each warning is told once."""
+        for campaign, reason in campaigns.items():
+            if self._warned.get(campaign) != reason:
+                self._warned[campaign] = reason
+                self._log.warning("campaign's cost isn't known", campaign=campaign, reason=reason)
 
     def committed(self, seconds: float, works: int) -> None:
         self.metrics.commit_s.observe(seconds)

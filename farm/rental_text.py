@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from farm.prices import as_said
 from farm.rental import HOUR_US, Plan, Rental
 
 SPARE = 1.5  # of the reckoned time, after which a machine is to stop by itself
@@ -39,7 +40,8 @@ def launch_lines(rental: Rental) -> list[str]:
     spot = " --use-spot" if offer.spot else ""
     launch = (
         f"sky launch -c {name} -y --gpus {offer.accelerator}:1 --cloud {offer.provider}{spot} "
-        f"--idle-minutes-to-autostop {KEEP_MINUTES[offer.road]} --down --env MINUTES={minutes}"
+        f"--idle-minutes-to-autostop {KEEP_MINUTES[offer.road]} --down --env MINUTES={minutes} "
+        f"--env LABELS='price={as_said(offer.usd_hour)},provider={offer.provider}'"
     )
     # Secrets go by environment: a command line can be read by everybody on a machine.
     if offer.road == "gateway":

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from kernels.model import Device
+from workers.rented import rented
 
 MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 CPUINFO = Path("/proc/cpuinfo")
@@ -56,6 +57,7 @@ def cpu_device() -> Device:
             ("cores", str(os.cpu_count() or 1)),
             ("os", f"{platform.system()} {platform.release()}"),
             ("libc", " ".join(platform.libc_ver()).strip() or "unknown"),
+            *rented(os.environ),
         ),
     )
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from db import device, lease_time
+from db import lease_time
 from db.campaign import campaign_row
 from db.lease_time import Held
 from db.session import Session, open_existing
-from farm import prices
+from farm import hourly, prices
 from farm.cli import options
 from farm.cost import HOUR_US, Spent, spent, total
 from farm.terminal import console, shown, table
@@ -24,22 +24,23 @@ BY = ("campaign", "class", "board", "cell")
 @click.command("cost", short_help=__doc__)
 @click.argument("campaign", type=click.IntRange(1), required=False)
 @click.option("--by", type=click.Choice(BY), default=BY[0], show_default=True, help="What to add up by.")
-@click.option("--prices", "price_file", type=options.FILE, help="For boards whose workers told no price.")
+@click.option("--prices", "price_file", type=options.FILE, help="For boards whose workers know no price.")
 @options.as_json
 @options.database
 def cost(campaign: int | None, by: str, price_file: str | None, as_json: bool, url: str) -> None:
     """Add up dollars: the time that leases held boards, times the boards' price.
 
-    A board's price is what its worker was told (FARM_LABELS=price=0.40 USD/h), else that of its class in
-    --prices. Every moment in which a board was leased is counted once; one in which it stood idle is not, so
-    a provider's bill is higher by starts and waits.
+    A board's price is what its worker was told (FARM_LABELS='price=0.40 USD/h'), else that of its class in
+    --prices; else a board of your own costs nothing, and a rented one what the farm's list says. Every moment
+    in which a board was leased is counted once; one in which it stood idle is not, so a provider's bill is
+    higher by starts and waits.
     """
     offers = prices.cheapest(prices.offers(Path(price_file))) if price_file else {}
     with open_existing(url).reading() as s:
         if campaign:
             campaign_row(s, campaign)  # refuses one that isn't there
         leases = lease_time.held(s, wall_clock(), campaign)
-        names, known = names_by(s, by, leases), prices.of_boards(device.devices(s), offers)
+        names, known = names_by(s, by, leases), hourly.by_board(s, {one.device for one in leases}, offers)
     rows = spent(leases, known, names)
     if as_json:
         click.echo(json.dumps(document(by, rows), indent=1))
@@ -68,8 +69,8 @@ def show(by: str, rows: tuple[Spent, ...]) -> None:
     if whole.unpriced_us:
         out.print(
             shown(
-                f"{whole.unpriced_us / HOUR_US:.3f} hours on boards without a price: "
-                "FARM_LABELS=price=0.40 USD/h at the worker, or --prices FILE"
+                f"{whole.unpriced_us / HOUR_US:.3f} hours on rented boards without a price: "
+                "FARM_LABELS='price=0.40 USD/h' at the worker, or --prices FILE"
             )
         )
 

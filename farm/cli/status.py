@@ -13,7 +13,7 @@ from db import campaign, device
 from db.campaign import CampaignRow
 from db.device import DeviceRow
 from db.session import open_existing
-from farm import exports
+from farm import exports, limits
 from farm.cli import options
 from farm.marks import timestamp
 from farm.matrix import Matrix
@@ -65,12 +65,14 @@ def status(
         campaigns, boards, matrix = campaign.campaigns(s), device.devices(s), read_matrix(s, now_us)
         rows = campaigns if as_json else campaigns[:NEWEST]
         uses = {row.id: found for row in rows if (found := coverage(s, row))}
+        warnings = limits.warnings(s, rows, now_us)
     matrix = matrix.of_device(glob) if glob else matrix
     matrix = trusted(matrix, min_trust) if min_trust else matrix
     if as_json:
-        click.echo(json.dumps(document(campaigns, boards, matrix, uses), indent=1, allow_nan=False))
+        click.echo(json.dumps(document(campaigns, boards, matrix, uses, warnings), indent=1, allow_nan=False))
     else:
-        print_status(campaigns, boards, matrix, uses, now_us)
+        lines = {key: found.line() for key, found in uses.items()}
+        print_status(campaigns, boards, matrix, (lines, warnings), now_us)
 
 
 def serve_web(url: str, host: str, port: int, cert: str, key: str) -> None:
@@ -92,11 +94,14 @@ def document(
     boards: Iterable[DeviceRow],
     matrix: Matrix,
     uses: Mapping[int, Coverage] = MappingProxyType({}),
+    warnings: Mapping[int, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """What `--json` prints; `matrix` is the JSON export, `uses` the coverage by campaign id."""
+    """What `--json` prints; `matrix` is the JSON export, the others by campaign id."""
     return {
         "campaigns": [
-            campaign_record(row) | ({"uses": uses[row.id].record()} if row.id in uses else {})
+            campaign_record(row)
+            | ({"uses": uses[row.id].record()} if row.id in uses else {})
+            | ({"warning": warnings[row.id]} if row.id in warnings else {})
             for row in campaigns
         ],
         "devices": [device_record(row) for row in boards],
@@ -108,14 +113,15 @@ def print_status(
     campaigns: Sequence[CampaignRow],
     boards: Sequence[DeviceRow],
     matrix: Matrix,
-    uses: Mapping[int, Coverage],
+    notes: Iterable[Mapping[int, str]],
     now_us: int,
 ) -> None:
+    """The text; `notes` are lines that follow a campaign's own, by its id."""
     out = console()
     for row in campaigns[:NEWEST]:
         out.print(shown(_campaign_text(row, now_us)), soft_wrap=True)
-        if row.id in uses:
-            out.print(shown(f"  {uses[row.id].line()}"), soft_wrap=True)
+        for line in (lines[row.id] for lines in notes if row.id in lines):
+            out.print(shown(f"  {line}"), soft_wrap=True)
     if len(campaigns) > NEWEST:
         out.print(f"… and {len(campaigns) - NEWEST} older; --json lists them")
     if not campaigns:

@@ -80,6 +80,7 @@ def test_farm_plan_gives_a_task_what_it_declares_and_no_secret_as_a_word(road: s
     given = set(re.findall(r"--env (\w+)=", launch))
     assert given <= set(task["envs"])
     assert {name for name, value in task["envs"].items() if value == ""} - given == set()
+    assert "--env LABELS='price=0.1 USD/h,provider=somebody'" in launch
     secrets = set(re.findall(r"--secret (\w+)(?= )", launch))
     assert secrets == {name for name, value in task.get("secrets", {}).items() if value is None}
     assert all(launch.startswith(f"{name}=$(cat ") for name in secrets)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import click
 import pytest
 
 from farm.cli import main
+from farm.prices import said as said_price
 from tests.deploy.tools import DEPLOY, document, said
 from workers.command import _parser
+from workers.rented import rented
 
 NOTE = '#!/bin/sh\nprintf "%s\\n" "$@" >"$HOME/words"\nenv >"$HOME/environment"\n'
 GIVEN = {
@@ -64,6 +67,13 @@ def test_the_systems_authorities_are_asked_where_no_certificate_is_given(home: P
     assert "--ca" not in run(home, "gateway-worker", **GIVEN["gateway-worker"] | {"CA": ""})
 
 
+@pytest.mark.parametrize("stem", ["gateway-worker", "ray-worker", "bundle-worker"])
+def test_a_rented_worker_is_told_its_price(home: Path, stem: str) -> None:
+    run(home, stem, **GIVEN[stem], LABELS="price=0.40 USD/h,provider=vast")
+    words = dict(line.partition("=")[::2] for line in (home / "environment").read_text().splitlines())
+    assert said_price(rented(words)) == Fraction("0.40")
+
+
 @pytest.mark.parametrize(("status", "ends"), [(0, 0), (3, 0), (130, 0), (1, 1), (2, 1)])
 def test_a_bundle_with_bad_verdicts_or_cut_short_is_no_failure(home: Path, status: int, ends: int) -> None:
     (home / "venv/bin/python").write_text(f"#!/bin/sh\nexit {status}\n")
@@ -74,6 +84,6 @@ def test_a_bundle_with_bad_verdicts_or_cut_short_is_no_failure(home: Path, statu
 def test_the_time_of_a_node_of_ray_is_limited(home: Path) -> None:
     (home / "venv/bin/python").write_text("#!/bin/sh\nexec sleep 60\n")
     task = document(DEPLOY / "sky/ray-worker.yaml")
-    given = {"HEAD": "h:1", "MINUTES": "0.005", "IDLE_MINUTES": "5", "TOKEN": "x", "WIREGUARD": ""}
+    given = {"HEAD": "h:1", "MINUTES": "0.005", "IDLE_MINUTES": "5", "TOKEN": "x", "WIREGUARD": "", "LABELS": ""}
     assert said("bash", "-c", task["run"], HOME=str(home), **given).returncode == 0
     assert (home / "farm.token").read_text() == "x\n"

@@ -7,14 +7,23 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner
 
 from db.lease_time import Held
+from db.session import open_existing
+from db.tables import attempt
 from farm import prices
 from farm.cli import main
 from farm.cost import HOUR_US, spent, total
+from kernels import codec
 from kernels.errors import FarmError
+from kernels.model import Device
 from tests.farm.lines import database_with, line_of
+from tests.farm.test_rental import offer
+from workers.machine import cpu_device
+from workers.sim import plan as plans
+from workers.sim.plan import Shares, SimPlan
 
 
 def lease(campaign: int, board: str, charged_us: int) -> Held:
@@ -38,13 +47,44 @@ def test_sums_are_exact_whatever_they_are_added_up_by() -> None:
         ((("price", "1.19 USD/h"),), Fraction("1.19")),
         ((("price", "2usd/h"),), Fraction(2)),
         ((("price", "1,19 EUR"),), None),
-        ((("price", "0 USD/h"),), None),
+        ((("price", "0 USD/h"),), Fraction(0)),
         ((("price", "9" * 400 + " USD/h"),), None),  # more than a float holds
         ((("sm", "sm_86"),), None),
     ],
 )
 def test_a_board_tells_its_price_in_its_fingerprint(words, price) -> None:
     assert prices.said(words) == price
+
+
+@pytest.mark.parametrize("price", [Fraction("0.40"), Fraction(2), Fraction("0.3456789"), Fraction("999.99")])
+def test_a_price_is_read_as_it_is_written(price: Fraction) -> None:
+    assert prices.said([("price", prices.as_said(price))]) == price
+
+
+@pytest.mark.parametrize(
+    ("words", "is_rented", "given", "costs"),
+    [
+        ((("price", "1.19 USD/h"),), True, "7", Fraction("1.19")),
+        ((), True, "7", Fraction(7)),
+        ((), False, "7", Fraction(7)),
+        ((), True, "", Fraction("0.22")),
+        ((), False, "", Fraction(0)),
+    ],
+)
+def test_a_label_outranks_the_table_given_and_that_the_list_which_is_for_rented_boards(
+    words, is_rented, given, costs
+) -> None:
+    board = Device("rtx-3090-0", "rtx-3090", "RTX 3090", "GPU-0", fingerprint=words)
+    table = {"rtx-3090": offer("rtx-3090", given)} if given else {}
+    listed = {"rtx-3090": offer("rtx-3090", "0.22")}
+    assert prices.hourly(board, is_rented, table, listed) == costs
+    assert prices.hourly(board, True, {}, {}) == prices.said(words)
+
+
+def test_a_price_of_a_cpu_board_is_in_its_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FARM_LABELS", "price=0.05 USD/h,provider=hetzner")
+    found = dict(cpu_device().fingerprint)
+    assert (found["price"], found["provider"]) == ("0.05 USD/h", "hetzner")
 
 
 def test_the_farms_own_prices_are_of_target_boards_and_say_whose_they_are() -> None:
@@ -104,6 +144,38 @@ def test_a_damaged_catalog_of_skypilot_is_one_line(tmp_path: Path) -> None:
     (folder / "vms.csv").write_bytes(b"AcceleratorName\n\xff\n")
     with pytest.raises(FarmError, match=r"vms\.csv: .*; --prices FILE instead"):
         prices.sky_offers(tmp_path)
+
+
+@pytest.mark.parametrize("labels", ["price=0.40 USD/h", "price=1.19 USD/h,provider=vast", ""])
+def test_the_command_is_exact_for_a_simulated_farm(
+    farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: str
+) -> None:
+    """To the microsecond: attempts of one board that works through its cases one after the other."""
+    path = tmp_path / "plan.json"
+    path.write_text(codec.canonical(SimPlan(1, Shares(0, 0, 0, 0, 0, 0))))
+    monkeypatch.setenv(plans.PLAN_FILE, str(path))
+    monkeypatch.setenv(plans.BOARDS, "sim-large-0")
+    monkeypatch.setenv("FARM_LABELS", labels)
+    words = ("submit", "--kernel", "matvec/block", "--kind", "Q4_0", "--shape", "3x64", "--backend", "sim")
+    ran = farm(*words, "--local", "--json")
+    assert ran.exit_code == 0, ran.stderr
+    with open_existing(f"sqlite:///{tmp_path}/.farm/farm.db").reading() as s:
+        spans = [tuple(row) for row in s.execute(sa.select(attempt.c.leased_us, attempt.c.ended_us))]
+    held_us = covered(spans)
+    price = prices.said([("price", labels.partition("=")[2].partition(",")[0])]) or Fraction()
+    want = price * held_us / HOUR_US
+    for by in ("campaign", "class", "board", "cell"):
+        total = json.loads(farm("cost", "--by", by, "--json").stdout)["total"]
+        assert total["leases"] == len(spans) > 0
+        assert (total["held_us"], Fraction(total["usd_exact"]), total["unpriced_us"]) == (held_us, want, 0)
+
+
+def covered(spans: list[tuple[int, int]]) -> int:
+    """Microseconds that at least one span covers."""
+    whole, at = 0, 0
+    for begin, end in sorted(spans):
+        whole, at = whole + max(0, end - max(at, begin)), max(at, end)
+    return whole
 
 
 def test_the_command_adds_up_nothing_where_nothing_was_leased(tmp_path: Path) -> None:

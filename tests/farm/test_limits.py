@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from db.session import open_existing
 from farm import limits
 from farm.campaign import Order
 from farm.cli import main
+from farm.coordinator import Coordinator
 from farm.cost import HOUR_US
+from farm.limits import Standing
 from kernels import codec
 from kernels.catalog import Selection
 from kernels.evidence import Rule
@@ -24,10 +27,10 @@ from tests.farm.lines import database_with
 PRICED = Device(WORKER.device, WORKER.device_class, "Some CPU", "uuid-0", 2, (("price", "3.60 USD/h"),))
 
 
-def limited(farm: Farm, **what: float) -> int:
+def limited(farm: Farm, board: Device = PRICED, **what: float) -> int:
     order = Order(Selection(), ("host",), **what)
     with farm.database.writing() as s:
-        device.see(s, PRICED, 1)
+        device.see(s, board, 1)
         cases = planned([case(n) for n in range(1, 5)])
         return campaign.create(
             s, selection=codec.canonical(order), rule=Rule.BOUND, planned=cases, targets=(HOST,), now_us=1
@@ -41,7 +44,8 @@ def farm(tmp_path: Path) -> Farm:
 
 def stopped(farm: Farm, at_us: int) -> dict[int, str]:
     with farm.database.writing() as s:
-        found = limits.past(s, at_us)
+        standings = limits.standings(s, at_us)
+        found = {number: one.why for number, one in standings.items() if one.why}
         limits.stop(s, found, at_us)
     return found
 
@@ -65,6 +69,40 @@ def test_dollars_are_what_its_boards_leases_cost(farm: Farm) -> None:
     farm.lease(2)
     assert stopped(farm, HOUR_US // 2 + 1) == {}
     assert stopped(farm, HOUR_US // 2 + 2) == {number: "1.80 of 1.8 dollars are spent"}
+
+
+UNPRICED = Device(WORKER.device, WORKER.device_class, "Some CPU", "uuid-0", 2)
+
+
+def test_a_board_of_ones_own_costs_nothing_and_a_rented_one_without_a_price_is_named(
+    farm: Farm,
+) -> None:
+    number = limited(farm, UNPRICED, max_usd=0.01)
+    first, _ = farm.lease(2)
+    with farm.database.reading() as s:
+        assert limits.standings(s, HOUR_US) == {number: Standing("")}
+    farm.complete(answer(first, trust="rented"))
+    with farm.database.reading() as s:
+        (found,) = limits.standings(s, HOUR_US).values()
+    assert (found.why, found.unpriced) == ("", (WORKER.device,))
+    assert found.warning.startswith(f"--max-cost doesn't count {WORKER.device}: rented, and no price")
+    status = ["status", "--db", str(farm.database.engine.url)]
+    assert f"\n  {found.warning}\n" in CliRunner().invoke(main, status).stdout
+    said = json.loads(CliRunner().invoke(main, [*status, "--json"]).stdout)
+    assert said["campaigns"][0]["warning"] == found.warning
+
+
+def test_a_coordinator_warns_once_of_what_a_limit_does_not_see(
+    farm: Farm, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("farm.coordinator.LIMITS_S", 0.0)
+    limited(farm, replace(UNPRICED, fingerprint=(("provider", "vast"),)), max_usd=0.01)
+    farm.lease(1)
+    coordinator = Coordinator(farm.database, "c" * 64)
+    for _ in range(3):
+        coordinator.reap()
+    (line,) = [record for record in caplog.records if record.message == "campaign's cost isn't known"]
+    assert (line.levelname, WORKER.device in vars(line)["reason"]) == ("WARNING", True)
 
 
 def test_a_campaign_without_a_limit_goes_on(farm: Farm) -> None:

@@ -14,6 +14,7 @@ from kernels.errors import FarmError
 from kernels.model import Device, Plan
 from workers.backend import Run, Unavailable
 from workers.backends.twin import BACKEND as TWIN
+from workers.rented import rented
 from workers.sim import plan as plans
 from workers.sim.plan import Fault
 from workers.sim.slot import FAULT, SimSlot
@@ -65,7 +66,7 @@ class Sim:
 def simulated_board(slug: str) -> Device:
     """A board whose every name says what it is."""
     name = f"simulated board {slug}"
-    return Device(slug, plans.class_of(slug), name, slug, SLOTS, (("simulated", "yes"),))
+    return Device(slug, plans.class_of(slug), name, slug, SLOTS, (("simulated", "yes"), *rented(os.environ)))
 
 
 def spoiled(plan: Plan, images: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

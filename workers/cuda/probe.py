@@ -24,12 +24,12 @@ from workers.cuda.errors import CudaError
 from workers.cuda.fingerprint import Machine, device_of
 from workers.cuda.libcuda import Answers, bare
 from workers.cuda.nvml import NO_DRIVER, Facts, System
-from workers.cuda.rented import rented
 from workers.cuda.trouble import Watch
 from workers.cuda.visible import visible
 from workers.machine import cpu_device
 from workers.nvrtc import library
 from workers.nvrtc.library import Nvrtc
+from workers.rented import rented
 from workers.timed import BoardState
 
 ANSWER_S = 60.0  # for a driver that wakes eight boards; one that is broken may never answer

@@ -18,9 +18,9 @@ from workers.cuda import nvml, probe, trouble
 from workers.cuda.fingerprint import Machine, device_of
 from workers.cuda.libcuda import Answers
 from workers.cuda.nvml import Facts
-from workers.cuda.rented import rented
 from workers.cuda.trouble import Watch
 from workers.nvrtc.library import Nvrtc
+from workers.rented import rented
 from workers.timed import BoardState
 
 FIRST_PART, SECOND_PART = (
