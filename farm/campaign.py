@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
-from db import blob, campaign, capability
+from db import blob, campaign, capability, device
 from db.cases import known_inputs, remember_inputs
 from db.cell import Capability, holds_for
 from db.job import PlannedCase, Target
@@ -150,14 +150,19 @@ def _kept(
     """What of an order's cases it asks for, told from the cells that there are; all unless it says so."""
     if not order.only:
         return planned
-    sms = {b.device.device_class: dict(b.device.fingerprint).get("sm", "") for b in boards}
-    cells = capability.cells(s)
-    return keep(planned, order.only, targets or known_targets(order, cells), cells, sms)
+    cells, known = capability.cells(s), [seen.device for seen in device.devices(s)]
+    here = [b.device for b in boards]
+    sms = {one.device_class: dict(one.fingerprint).get("sm", "") for one in (*known, *here)}
+    meant = {one.slug for one in known if matches(one, order.device)}
+    return keep(planned, order.only, targets or known_targets(order, meant, cells), cells, sms)
 
 
-def known_targets(order: Order, cells: Iterable[Capability]) -> list[Target]:
-    """Where evidence came from before, for an order that is stored before any device is at hand."""
-    pairs = {(cell.key.backend, cell.device_class) for cell in cells if cell.key.backend in order.backends}
+def known_targets(order: Order, meant: Collection[str], cells: Iterable[Capability]) -> list[Target]:
+    """Where evidence came from before, for an order that is stored before any device is at hand; `meant` are
+    the slugs of its boards.
+    """
+    asked = (cell for cell in cells if cell.key.backend in order.backends and cell.key.device in meant)
+    pairs = {(cell.key.backend, cell.device_class) for cell in asked}
     return [Target(name, place, per_source=not executes(name)) for name, place in sorted(pairs)]
 
 
@@ -203,7 +208,12 @@ def keep(
     known: Iterable[Capability],
     sms: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Planned, ...]:
-    """The cases whose cell is never run, stale or bad on at least one target; `sms`: class to sm."""
+    """The cases whose cell is never run, stale or bad on at least one target; `sms`: class to sm.
+
+    Where there is no target, nobody ran anything there.
+    """
+    if not targets:
+        return tuple(planned) if only is Only.NEVER else ()
     rows: dict[tuple[str, ...], dict[str, list[Capability]]] = {}
     for row in known:
         key = row.key

@@ -9,14 +9,17 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from click.testing import Result
 
 from db.campaign import campaign_row
 from db.job import jobs_of
 from db.session import Database, open_existing
+from db.tables import planned
 from farm.cluster import ray_home
 from farm.coordinator import Coordinator
 from farm.local import BoardThread
@@ -24,6 +27,8 @@ from kernels import registry
 from kernels.evidence import Verdict
 from kernels.model import Case, FromFile
 from tests.farm.conftest import DEVICE
+from tests.farm.grids import GPU
+from tests.farm.lines import database_with, line_of
 from workers import backend as backends
 from workers.backend import Unavailable
 from workers.gguf_file import read_gguf
@@ -117,6 +122,33 @@ def test_only_never_leaves_nothing_after_a_run(farm: Farm) -> None:
     assert again.exit_code == 1
     assert "none of the" in again.stderr
     assert "never" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("glob", "only", "cases"),
+    [
+        ("rtx-3060", "never", 1),  # the other kernel's
+        ("rtx-3060", "stale", 1),
+        ("rtx-4090", "never", 2),
+        ("rtx-4090", "stale", 0),
+        ("*", "never", 1),
+    ],
+)
+def test_a_campaign_for_later_goes_by_what_the_boards_that_it_names_ran(
+    farm: Farm, tmp_path: Path, glob: str, only: str, cases: int
+) -> None:
+    """No board of a class may be here yet: `farm plan` prints such a submit for what it rents."""
+    old = replace(line_of(device=GPU, source="0" * 64), backend="cuda")
+    words = ("--kernel", "matvec/block", "--kernel", "matvec/coalesced", "--kind", "Q4_0", "--shape", "3x256",
+             "--family", "ordinary", "--build", "exact", "--backend", "cuda")  # fmt: skip
+    url = database_with(tmp_path, [old])
+    stored = farm("submit", *words, "--db", url, "--device", glob, "--only", only, "--detach", "--json")
+    if not cases:
+        assert (stored.exit_code, "no job: none of the 2 cases" in stored.stderr) == (1, True)
+        return
+    assert stored.exit_code == 0, stored.stderr
+    with open_existing(url).reading() as s:
+        assert s.execute(sa.select(sa.func.count()).select_from(planned)).scalar() == cases
 
 
 def test_a_files_own_weights_pass_and_the_rest_is_listed(farm: Farm, tmp_path: Path) -> None:
