@@ -24,7 +24,7 @@ from db.session import Database, open_database, open_existing, passwords_in
 from farm import limits, local
 from farm.campaign import Order, order_of, plan, submit
 from farm.cluster import head_file, private
-from farm.cluster.head_file import HeadFile, label_of
+from farm.cluster.head_file import HeadFile
 from farm.gguf_cases import Listed
 from farm.progress import Bar
 from farm.times import lines as times_lines
@@ -153,8 +153,7 @@ def watch(
 
 def head_on(url: str) -> HeadFile | None:
     """The head that runs in this state folder, if it works on that database."""
-    head = head_file.running()
-    return head if head is not None and head.database == label_of(open_database(url)) else None
+    return head_file.running_on(open_database(url)) if head_file.running() else None
 
 
 @contextmanager

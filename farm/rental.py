@@ -5,6 +5,7 @@ plan(wanted, offers, budget) -> Plan      # pure; ten thousand cells take a blin
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,17 @@ from fractions import Fraction
 
 from farm.prices import Offer
 
-START_US = 300_000_000  # from the order to the first case: the machine starts, installs, is examined
-HOUR_US = 3_600_000_000
+MINUTE_US = 60_000_000
+HOUR_US = 60 * MINUTE_US
+START_US = 5 * MINUTE_US  # from the order to the first case: the machine starts, installs, is examined
+SPARE = Fraction(3, 2)  # of the cases' reckoned time, after which the worker is to end by itself
+LEAST_MINUTES = 10  # of a worker
+STOP_MINUTES = 6  # until what ran is ended by force, at most, and SkyPilot has looked
+KEEP_MINUTES = {
+    "gateway": 5,
+    "ray": 5,
+    "bundle": 30,
+}  # that a machine stands idle: a bundle has to be fetched
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,27 @@ class Rental:
 
     @property
     def usd(self) -> Fraction:
+        """As reckoned: the start and the cases."""
         return self.offer.usd_hour * self.us / HOUR_US
+
+    @property
+    def limit_minutes(self) -> int:
+        """After which its worker begins no case more."""
+        return limit_minutes(self.us)
+
+    @property
+    def most_usd(self) -> Fraction:
+        """Where all goes on for as long as its limits let it."""
+        return self.offer.usd_hour * most_us(self.offer.road, self.us) / HOUR_US
+
+
+def limit_minutes(us: int) -> int:
+    return max(LEAST_MINUTES, math.ceil((us - START_US) * SPARE / MINUTE_US))
+
+
+def most_us(road: str, us: int) -> int:
+    """How long a machine lives at most that is to take `us` with its start."""
+    return START_US + (limit_minutes(us) + STOP_MINUTES + KEEP_MINUTES[road]) * MINUTE_US
 
 
 @dataclass(frozen=True)
@@ -52,10 +82,16 @@ class Plan:
     def usd(self) -> Fraction:
         return sum((rental.usd for rental in self.rentals), Fraction())
 
+    @property
+    def most_usd(self) -> Fraction:
+        """What the budget has room for."""
+        return sum((rental.most_usd for rental in self.rentals), Fraction())
+
 
 def plan(wanted: Iterable[Wanted], offers: Mapping[str, Offer], budget: Fraction) -> Plan:
-    """As many cells as the budget buys: the classes that give most cells for a dollar come first, and a class
-    that doesn't fit whole gets its quickest cells. A start is paid once for each class.
+    """As many cells as the budget buys where every machine lives for as long as it may: the classes that give
+    most cells for a dollar come first, and a class that doesn't fit whole gets its quickest cells. A start is
+    paid once for each class.
     """
     by_class: defaultdict[str, list[Wanted]] = defaultdict(list)
     for one in wanted:
@@ -75,7 +111,7 @@ def plan(wanted: Iterable[Wanted], offers: Mapping[str, Offer], budget: Fraction
         if not best.cells:
             break
         rentals.append(best)
-        left -= best.usd
+        left -= best.most_usd
         del waiting[name]
     return Plan(
         tuple(rentals),
@@ -89,7 +125,7 @@ def _fitting(offer: Offer, cells: Sequence[Wanted], usd: Fraction) -> Rental:
     most = usd * HOUR_US / offer.usd_hour
     us, count = START_US, 0
     for cell in cells:
-        if us + cell.case_us > most:
+        if most_us(offer.road, us + cell.case_us) > most:
             break
         us, count = us + cell.case_us, count + 1
     return Rental(offer, tuple(cells[:count]), len(cells) - count, us)
@@ -97,4 +133,4 @@ def _fitting(offer: Offer, cells: Sequence[Wanted], usd: Fraction) -> Rental:
 
 def _value(rental: Rental) -> Fraction:
     """Cells for a dollar."""
-    return Fraction(len(rental.cells)) / rental.usd
+    return Fraction(len(rental.cells)) / rental.most_usd

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from db.pace import Pace, paces
 from db.session import open_existing
 from farm import prices
 from farm.cli import options
+from farm.cluster import head_file
 from farm.matrix import Matrix
 from farm.prices import Offer
 from farm.reader import read_matrix
@@ -44,21 +45,24 @@ def plan(budget: float, glob: str | None, price_file: str | None, as_json: bool,
     farm plan --budget 10
     farm plan --budget 3 --device 'rtx-*' --prices today.toml
 
-    Which classes, for how long, by which road, for how many cells, and the commands to run. Prices are
-    SkyPilot's where it is installed, else those of a small file; seconds for a case were measured on the
-    class, on other boards, or are assumed, and the plan says which.
+    Which classes, for how long, by which road, for how many cells, and the commands to run; --json names the
+    cells. Prices are SkyPilot's where it is installed, else those of a small file; seconds for a case were
+    measured on the class, on other boards, or are assumed, and the plan says which. The budget has room for
+    machines that live as long as they may; a start of more than five minutes isn't in it.
     """
     if not math.isfinite(budget):
         raise UsageError(f"--budget is {budget:g}; a number of dollars is wanted, over 0")
     offers = offers_of(price_file)
-    with open_existing(url).reading() as s:
+    database = open_existing(url)
+    head = head_file.running_on(database)
+    with database.reading() as s:
         matrix, pace = read_matrix(s, wall_clock()), paces(s)
     matrix = matrix.of_device(glob) if glob else matrix
     found = plan_rentals(wanted(matrix, cases_by_cell(), pace), offers, Fraction(str(budget)))
     if as_json:
-        click.echo(json.dumps(document(found, pace), indent=1))
+        click.echo(json.dumps(document(found, pace, commands(found, head)), indent=1))
     else:
-        show(found, pace)
+        show(found, pace, commands(found, head))
 
 
 def offers_of(price_file: str | None) -> dict[str, Offer]:
@@ -96,22 +100,24 @@ def reckoned_by(device_class: str, pace: Mapping[str, Pace]) -> str:
     return "as the slowest class that ran" if pace else "assumed"
 
 
-def show(found: Plan, pace: Mapping[str, Pace]) -> None:
+def show(found: Plan, pace: Mapping[str, Pace], lines: Sequence[str]) -> None:
     out = console()
-    heads = ("class", "road", "USD/h", "minutes", "USD", "cells", "left", "provider", "case time")
-    grid = table(*heads, right=("USD/h", "minutes", "USD", "cells", "left"))
+    heads = ("class", "road", "USD/h", "minutes", "USD", "at most", "cells", "left", "provider", "case time")
+    grid = table(*heads, right=("USD/h", "minutes", "USD", "at most", "cells", "left"))
     for rental in found.rentals:
         row = record(rental, pace)
         grid.add_row(*(str(row[name]) for name in (
-            "device_class", "road", "usd_hour", "minutes", "usd", "cells", "left", "provider", "case_time"
+            "device_class", "road", "usd_hour", "minutes", "usd", "most_usd", "cells", "left", "provider",
+            "case_time",
         )))  # fmt: skip
     out.print(grid)
     cells = sum(len(rental.cells) for rental in found.rentals)
-    out.print(shown(f"{cells:,} cells for {float(found.usd):.2f} USD"))
+    dollars = f"{float(found.usd):.2f} USD as reckoned, {float(found.most_usd):.2f} at most"
+    out.print(shown(f"{cells:,} cells for {dollars}; --json names them"))
     for what, names in (("no offer", found.unoffered), ("no money left", found.unaffordable)):
         if names:
             out.print(shown(f"{what}: " + ", ".join(f"{name} ({count:,} cells)" for name, count in names)))
-    if lines := commands(found):
+    if lines:
         out.print()
         out.print(shown("to run:"))
         for line in lines:
@@ -128,21 +134,26 @@ def record(rental: Rental, pace: Mapping[str, Pace]) -> dict[str, Any]:
         "usd_hour": float(offer.usd_hour),
         "price_source": offer.source,
         "minutes": round(rental.us * 60 / HOUR_US, 1),
+        "limit_minutes": rental.limit_minutes,
         "usd": round(float(rental.usd), 4),
+        "most_usd": round(float(rental.most_usd), 4),
         "cells": len(rental.cells),
+        "stale": [cell.cell for cell in rental.cells if cell.stale],
+        "never": [cell.cell for cell in rental.cells if not cell.stale],
         "left": rental.left,
         "case_time": reckoned_by(offer.device_class, pace),
     }
 
 
-def document(found: Plan, pace: Mapping[str, Pace]) -> dict[str, Any]:
+def document(found: Plan, pace: Mapping[str, Pace], lines: Sequence[str]) -> dict[str, Any]:
     return {
         "schema": 1,
         "usd": round(float(found.usd), 4),
+        "most_usd": round(float(found.most_usd), 4),
         "rentals": [record(rental, pace) for rental in found.rentals],
         "no_offer": dict(found.unoffered),
         "no_money": dict(found.unaffordable),
-        "commands": commands(found),
+        "commands": list(lines),
     }
 
 

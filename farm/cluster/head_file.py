@@ -68,6 +68,12 @@ def running() -> HeadFile | None:
     return None
 
 
+def running_on(database: Database) -> HeadFile | None:
+    """The head that runs in this state folder, if it works on that database."""
+    head = running()
+    return head if head is not None and head.database == label_of(database) else None
+
+
 def born(pid: int) -> int:
     """When a process started, in ticks since the machine did; 0 for none."""
     with suppress(OSError, IndexError, ValueError):

@@ -81,6 +81,18 @@ def test_a_bundle_with_bad_verdicts_or_cut_short_is_no_failure(home: Path, statu
     assert said("bash", "-c", task["run"], HOME=str(home), **task["envs"]).returncode == ends
 
 
+@pytest.mark.parametrize("stem", ["gateway-worker", "bundle-worker"])
+def test_a_worker_that_does_not_end_is_ended_three_minutes_later(home: Path, stem: str) -> None:
+    (home / "bin").mkdir()
+    (home / "bin/timeout").write_text('#!/bin/sh\nprintf "%s " "$@" >"$HOME/limit"\nexit 124\n')
+    (home / "bin/timeout").chmod(0o755)
+    task = document(DEPLOY / f"sky/{stem}.yaml")
+    given = task["envs"] | GIVEN[stem] | {"MINUTES": "42"}
+    path = f"{home}/bin:/usr/bin:/bin"
+    assert said("bash", "-c", task["run"], HOME=str(home), **given | {"PATH": path}).returncode == 0
+    assert (home / "limit").read_text().startswith("--signal=INT --kill-after=120 45m ")
+
+
 def test_the_time_of_a_node_of_ray_is_limited(home: Path) -> None:
     (home / "venv/bin/python").write_text("#!/bin/sh\nexec sleep 60\n")
     task = document(DEPLOY / "sky/ray-worker.yaml")
