@@ -7,8 +7,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from farm.cli import main
 from tests.deploy.tools import DEPLOY, document, said, tool
 
 FILE = DEPLOY / "compose.yaml"
@@ -49,6 +51,22 @@ def test_a_worker_sees_the_gateway_alone(services: dict[str, Any]) -> None:
     assert "environment" not in worker
     assert "rows" in services["db"]["networks"]
     assert document(FILE)["networks"]["rows"] == {"internal": True}
+
+
+def test_what_holds_the_database_and_the_gateways_key_runs_no_kernel(services: dict[str, Any]) -> None:
+    """A kernel could read both, as the head's user; so the one that pulls is all that takes jobs."""
+    words = services["head"]["command"].split()
+    assert {"db.pgpass", "gateway.key"} <= set(services["head"]["secrets"])
+    assert "--no-worker" in words
+    command = main.get_command(click.Context(main), words[0])
+    assert command is not None
+    assert command.make_context(words[0], existing(words[1:])).params["no_worker"] is True
+    assert "pull" in services["worker"]["command"].split()
+
+
+def existing(words: list[str]) -> list[str]:
+    """The words with files that are there: an option may look for its own."""
+    return [__file__ if word.startswith("/run/secrets/") else word for word in words]
 
 
 def test_nothing_is_published_but_gateway_and_dashboard(services: dict[str, Any]) -> None:

@@ -54,6 +54,10 @@ def test_the_farm_knows_every_word(home: Path, stem: str) -> None:
     command.make_context(words[0], words[1:])
 
 
+def test_a_head_that_holds_the_database_and_a_key_runs_no_kernel(home: Path) -> None:
+    assert "--no-worker" in run(home, "head", **GIVEN["head"])
+
+
 @pytest.mark.parametrize("stem", [stem for stem, given in GIVEN.items() if "hunter2" in given.values()])
 def test_a_secret_ends_in_a_file_of_mode_0600_and_nowhere_else(home: Path, stem: str) -> None:
     words = run(home, stem, **GIVEN[stem])
