@@ -34,7 +34,10 @@ START_S = 180.0
     "--firewalled", is_flag=True, help="An address here is public, and a firewall closes Ray's ports."
 )
 @click.option(
-    "--backend", "backends", multiple=True, help="host, and cuda where there is a board, unless named."
+    "--backend",
+    "backends",
+    multiple=True,
+    help="Of this machine and of all that join; host, and cuda where there is a board, unless named.",
 )
 @click.option("--no-worker", is_flag=True, help="Run no case here, only where workers join or pull.")
 @click.option("--gateway", metavar="HOST:PORT", help="Let workers in over HTTPS too; port 0: any.")

@@ -130,6 +130,12 @@ def test_pods_are_locked_down_and_take_secrets_from_files(cluster: dict[str, Any
     assert all("database" not in str(group) for group in cluster["spec"]["workerGroupSpecs"])
 
 
+def test_the_head_names_no_backend_which_would_be_that_of_every_node(cluster: dict[str, Any]) -> None:
+    (head,) = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    assert "farm up --foreground" in head["args"][0]
+    assert "--backend" not in head["args"][0]
+
+
 def test_the_ray_named_is_the_one_locked(cluster: dict[str, Any]) -> None:
     lock = (DEPLOY.parent / "requirements.txt").read_text()
     assert f"\nray=={cluster['spec']['rayVersion']} ;" in lock
