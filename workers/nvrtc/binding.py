@@ -91,7 +91,7 @@ class OfNvidia:
                 return Answer(b"", log, "", status.name)
             asked = _done(nvrtc.nvrtcGetLoweredName(made, program.entry.encode())) if program.entry else b""
             code = (
-                _bytes(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, made).rstrip(b"\0")
+                _ptx(_bytes(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, made))
                 if program.ptx
                 else _bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, made)
             )
@@ -126,10 +126,15 @@ class OfCupy:
             except nvrtc.NVRTCError as error:
                 return Answer(b"", nvrtc.getProgramLog(made), "", str(error))
             lowered = nvrtc.getLoweredName(made, program.entry) if program.entry else ""
-            code = nvrtc.getPTX(made).encode() if program.ptx else nvrtc.getCUBIN(made)
+            code = _ptx(nvrtc.getPTX(made)) if program.ptx else nvrtc.getCUBIN(made)
             return Answer(code, nvrtc.getProgramLog(made), lowered, "NVRTC_SUCCESS")
         finally:
             nvrtc.destroyProgram(made)
+
+
+def _ptx(given: bytes | str) -> bytes:
+    """PTX without the NUL that ends it; CuPy gives text up to 13 and bytes from 14 on."""
+    return (given.encode() if isinstance(given, str) else given).rstrip(b"\0")
 
 
 def _done(answer: tuple[Any, ...]) -> Any:

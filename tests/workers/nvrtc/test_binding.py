@@ -44,7 +44,46 @@ def test_cupys_says_what_is_wrong_with_a_text(through_cupy: None) -> None:
         library.compile_text("__global__ void k() { nonsense; }", "k.cu", FLAGS)
 
 
-def test_a_virtual_architecture_gives_ptx(nvrtc: Nvrtc) -> None:
-    made = library.compile_text(TEXT, "k.cu", ("--gpu-architecture=compute_80", "--fmad=false"), "k<float>")
+VIRTUAL = ("--gpu-architecture=compute_80", "--fmad=false")
+
+
+@pytest.mark.parametrize("through", ["nvidia", "cupy"])
+def test_a_virtual_architecture_gives_ptx(nvrtc: Nvrtc, through: str, request: pytest.FixtureRequest) -> None:
+    if through == "cupy":
+        request.getfixturevalue("through_cupy")
+    made = library.compile_text(TEXT, "k.cu", VIRTUAL, "k<float>")
     assert b".target sm_80" in made.cubin
     assert b"rcp.rn.f32" in made.cubin
+    assert not made.cubin.endswith(b"\0")
+
+
+class CupysNvrtc:
+    """As cupy_backends.cuda.libs.nvrtc answers: PTX as text up to CuPy 13, as bytes from 14 on."""
+
+    NVRTCError = RuntimeError
+
+    def __init__(self, ptx: bytes | str) -> None:
+        self._ptx = ptx
+
+    def createProgram(self, text: str, name: str, headers: list[bytes], names: list[bytes]) -> int:
+        return 1
+
+    def compileProgram(self, program: int, flags: tuple[str, ...]) -> None:
+        assert flags == VIRTUAL
+
+    def getPTX(self, program: int) -> bytes | str:
+        return self._ptx
+
+    def getProgramLog(self, program: int) -> str:
+        return ""
+
+    def destroyProgram(self, program: int) -> None: ...
+
+
+PTX = ".target sm_80\n"
+
+
+@pytest.mark.parametrize("ptx", [PTX, PTX + "\0", PTX.encode(), PTX.encode() + b"\0"])
+def test_cupys_ptx_is_taken_as_text_and_as_bytes(ptx: bytes | str) -> None:
+    made = OfCupy(CupysNvrtc(ptx)).compile(Program(TEXT, "k.cu", {}, VIRTUAL, ptx=True))
+    assert made.code == PTX.encode()
