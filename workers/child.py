@@ -54,7 +54,10 @@ def main(argv: list[str] | None = None) -> NoReturn:
     cache = ImageCache(FileStore())
     channel.send(Answer("", READY))
     while True:
-        serve(channel, requests.get(), cache)
+        request = requests.get()
+        serve(channel, request, cache)
+        if request.last:
+            sys.exit()  # as any program ends: a checker writes its report then
 
 
 def die_with_parent() -> None:

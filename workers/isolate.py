@@ -126,7 +126,7 @@ class Isolated:
         child = Child(self._setting, sanitizer.command(path))
         try:
             if child.wait_ready():
-                child.ask(request, deadline_s * sanitizer.SLOWER)
+                child.ask(replace(request, last=True), deadline_s * sanitizer.SLOWER)
         finally:
             self._end(child, sanitizer.REPORT_S)
         told = sanitizer.said(child.printed) or "nothing"

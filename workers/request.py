@@ -25,6 +25,7 @@ class Request:
     pack: str = ""  # address of the user's catalog that the case's kernel is in; empty for the farm's own
     bench: bool = False  # whether it is timed where it passes
     packs: str = ""  # the folder that packs lie in, each under its address
+    last: bool = False  # whether the child ends by itself once it has answered
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,24 +173,36 @@ echo "========= ERROR SUMMARY: 1 error"
 """
 
 
-def test_a_crash_is_repeated_under_the_checker_when_one_is_installed(tmp_path: Path) -> None:
+@pytest.fixture
+def checker(tmp_path: Path) -> Path:
     program = tmp_path / "compute-sanitizer"
     program.write_text(CHECKER)
     program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize(("rows", "reason"), [(101, "died of SIGSEGV in phase launch"), (110, "wild access")])
+def test_a_crash_is_repeated_under_the_checker_when_one_is_installed(
+    checker: Path, rows: int, reason: str
+) -> None:
+    """Whether the child dies of it, or answers and would wait for the next case."""
     asked: list[str] = []
 
     def find(backend: str) -> str:
         asked.append(backend)
-        return str(program)
+        return str(checker)
 
     checked = Isolated(FAKES, checker=find)
-    crash, fine = ask(checked, 101), ask(checked, GOOD)
+    began = time.monotonic()
+    crash, took_s = ask(checked, rows), time.monotonic() - began
+    fine = ask(checked, GOOD)
     checked.close()
     assert (crash.verdict, crash.reason) == (
         Verdict.CRASH,
-        "died of SIGSEGV in phase launch; compute-sanitizer says: Invalid __global__ write of size 4 bytes, "
+        f"{reason}; compute-sanitizer says: Invalid __global__ write of size 4 bytes, "
         "at bad+0x40 in bad.cu:6",
     )
+    assert took_s < sanitizer.REPORT_S
     assert (fine.verdict, asked) == (Verdict.PASS, ["moody"])
     assert not children()
 
