@@ -9,18 +9,18 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from db import campaign, pack, queue, trust
+from db import campaign, device, pack, queue, trust
 from db.campaign import CampaignRow
 from db.epoch import demand_epoch, raise_epoch
-from db.job import add_targets
 from db.loss import Losses, lose
 from db.outcome import Outcome, complete_many
 from db.session import Database, Session
 from farm import admission, limits
 from farm.admission import Joined
-from farm.campaign import deadline_s, targets_here
+from farm.campaign import deadline_s
 from farm.exam import Examiner, Result, is_question
 from farm.known_inputs import KnownInputs
+from farm.making import Making
 from farm.metrics import Figures
 from farm.recorder import Recorder
 from farm.roll import Known, Roll
@@ -89,6 +89,7 @@ class Coordinator:
         self._examiner = examiner
         self._roll = Roll(clock, ttl_s)
         self._second_looks = SecondLooks()
+        self._making = Making(self._roll, self._second_looks)
         self.recorder = recorder or Recorder()
         self._terms = Terms()
         self._looked_s = self._flushed_s = self._limited_s = self._forgot_s = clock()
@@ -310,24 +311,8 @@ class Coordinator:
         for rival in self._roll.rivals(admitted):
             if admission.unentitled(s, rival, self._now_us()):
                 self._roll.dismiss(rival.worker_id)
-        newest = self._add_jobs(s, admitted, seen=0)
+        newest = self._making.jobs(s, admitted, 0, self._now_us())
         return [Joined(reason, newest) for reason in refusals]
-
-    def _add_jobs(self, s: Session, hellos: Sequence[Hello], seen: int) -> int:
-        """Makes the jobs that open campaigns newer than `seen` want of boards; the newest campaign's id."""
-        newest = max(seen, campaign.newest_open(s))
-        if newest > seen:
-            demand_epoch(s, self.epoch)
-            rows = campaign.still_open(s)
-            self._second_looks.share = max((row.twice for row in rows), default=0.0)
-            for row in rows:
-                if row.id > seen and row.takes_targets:
-                    targets = chain.from_iterable(
-                        targets_here(row.selection, hello.device, hello.backends) for hello in hellos
-                    )
-                    add_targets(s, row.id, targets, self._now_us())
-            campaign.close_finished(s, self._now_us())  # what no board of a class can run is done at once
-        return newest
 
     def _lease(
         self, s: Session, known: Known, limit: int, peers: tuple[queue.Worker, ...]
@@ -336,7 +321,8 @@ class Coordinator:
 
         A campaign that was submitted since makes its jobs for the worker's device first.
         """
-        joined = self._add_jobs(s, [known.hello], known.joined)
+        demand_epoch(s, self.epoch)
+        joined = self._making.jobs(s, [known.hello], known.joined, self._now_us())
         leased = queue.lease(s, self.epoch, known.worker, limit, self._now_us(), peers)
         if not leased and self._second_looks.are_open:
             self._second_looks.withdraw(s, peers, self._now_us())

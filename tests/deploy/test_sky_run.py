@@ -100,6 +100,13 @@ def test_a_worker_that_does_not_end_is_ended_three_minutes_later(home: Path, ste
 def test_the_time_of_a_node_of_ray_is_limited(home: Path) -> None:
     (home / "venv/bin/python").write_text("#!/bin/sh\nexec sleep 60\n")
     task = document(DEPLOY / "sky/ray-worker.yaml")
-    given = {"HEAD": "h:1", "MINUTES": "0.005", "IDLE_MINUTES": "5", "TOKEN": "x", "WIREGUARD": "", "LABELS": ""}
+    given = {
+        "HEAD": "h:1",
+        "MINUTES": "0.005",
+        "IDLE_MINUTES": "5",
+        "TOKEN": "x",
+        "WIREGUARD": "",
+        "LABELS": "",
+    }
     assert said("bash", "-c", task["run"], HOME=str(home), **given).returncode == 0
     assert (home / "farm.token").read_text() == "x\n"

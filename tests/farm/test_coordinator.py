@@ -18,7 +18,7 @@ from db.job import jobs_of
 from db.loss import LOSS_BUDGET
 from db.session import Database
 from farm import coordinator as coordinator_module
-from farm.campaign import Order, Submitted, deadline_s
+from farm.campaign import Order, Submitted, deadline_s, plan, submit
 from farm.coordinator import FLUSH_S, PATIENCE, Coordinator
 from kernels.catalog import Selection
 from kernels.errors import FarmError
@@ -217,6 +217,21 @@ def test_a_class_that_joins_gets_jobs_of_its_own(agent, coordinator, make_agent,
     other = make_agent(coordinator, device=ANOTHER)
     assert len(other.ask().leases) == 6
     assert coordinator.progress(submitted.campaign_id).jobs == 12
+
+
+def test_a_class_at_work_has_its_jobs_before_another_could_finish(
+    agent, coordinator, make_agent, database: Database
+) -> None:
+    busy = make_agent(coordinator, device=ANOTHER)
+    order = Order(Selection(ops=("rmsnorm",)), ("twin",))
+    stored = submit(database, order, plan(order), (), now_us=1)
+    while leases := agent.ask().leases:
+        agent.finish(*leases)
+    found = coordinator.progress(stored.campaign_id)
+    assert (found.is_open, found.waiting) == (True, found.done)
+    while leases := busy.ask().leases:
+        busy.finish(*leases)
+    assert not coordinator.progress(stored.campaign_id).is_open
 
 
 def test_a_class_that_the_campaign_does_not_name_gets_none(store_order, coordinators, make_agent) -> None:
