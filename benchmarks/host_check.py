@@ -14,14 +14,18 @@ from workers.host.check import Checker
 
 TURNS = 7
 # How many times the exact build's time the check build may take.
+VECTOR, MATRIX = Shape.of(rows=1024, cols=4096), Shape.of(rows=256, cols=1024, batch=256)
 SUBJECTS = (
-    Subject("matvec/block", "Q4_K", Shape.of(rows=1024, cols=4096), 10),
-    Subject("matvec/coalesced", "Q4_K", Shape.of(rows=1024, cols=4096), 10),
-    Subject("matvec/block", "Q4_0", Shape.of(rows=1024, cols=4096), 10),
-    Subject("matvec/coalesced", "Q4_0", Shape.of(rows=1024, cols=4096), 10),
-    Subject("mul_mm/reference", "Q4_0", Shape.of(rows=256, cols=1024, batch=256), 40),
-    Subject("mul_mm/reference", "Q4_K", Shape.of(rows=256, cols=1024, batch=256), 40),
-    Subject("mul_mm/reference", "Q8_0", Shape.of(rows=256, cols=1024, batch=256), 40),
+    *(
+        Subject(f"matvec/{name}", kind, VECTOR, 10)
+        for name in ("block", "coalesced", "wide")
+        for kind in ("Q4_K", "Q4_0", "F32")
+    ),
+    *(
+        Subject(f"mul_mm/{name}", kind, MATRIX, 40)
+        for name in ("reference", "tiled", "mma")
+        for kind in ("Q4_0", "Q4_K", "Q8_0")
+    ),
 )
 
 
