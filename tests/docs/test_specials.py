@@ -72,3 +72,26 @@ def test_a_kind_that_nobody_read_says_so() -> None:
 def test_every_file_read_has_its_version() -> None:
     named = {name.split(":")[0] for reading in ggml_cuda.READ.values() for name in reading.functions}
     assert named <= set(ggml_cuda.FILES)
+
+
+def test_every_kind_was_read() -> None:
+    assert set(ggml_cuda.READ) == set(registry.kinds())
+    tables = specials.DOCUMENT.read_text(encoding="utf8").split("\n## ", 1)[1]
+    assert tables.count("not in the golden data") == 0
+    assert [line for line in tables.splitlines() if line.endswith(f"{ggml_cuda.NOT_LOOKED_AT}.")] == []
+    assert f"| {ggml_cuda.NOT_LOOKED_AT} |" not in tables
+
+
+def test_scales_of_a_block_have_a_word_each_where_they_differ() -> None:
+    assert ggml_cuda.says("NVFP4", "0", "120", "56", "7") == "as the CPU"
+    assert ggml_cuda.says("NVFP4", "0", "129", "120", "56").startswith("0, 120, 56: as the CPU; 129: ")
+
+
+def test_what_the_page_says_of_float16_activations() -> None:
+    edge = np.float32(127 * 65520)
+    scales = np.array([np.nextafter(edge, np.float32(0)), edge]) / np.float32(127)
+    total = np.float32(specials.ACTIVATION) / np.float32(127) * 32 * 127  # of rounded activations
+    with np.errstate(over="ignore"):
+        assert np.isinf(scales.astype(np.float16)).tolist() == [False, True]
+        assert np.isinf(np.float16(total))
+        assert np.isinf(np.float32(65520).astype(np.float16))
