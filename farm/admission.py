@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from db import device, owner, trust
+from db import device, owner, token, trust
 from db.session import Session
 from farm.wire import misfit, mismatch
 from workers.protocol import Hello
@@ -34,6 +34,8 @@ def admit(s: Session, hellos: Sequence[Hello], now_us: int) -> tuple[str, ...]:
         if not unentitled(s, hello, now_us):
             device.see(s, hello.device, now_us)
             owner.note(s, hello.device.slug, hello.token_id)
+            if hello.token_id:
+                token.used(s, hello.token_id, now_us)
     # Asked once more: a later one of them may have taken a board from an earlier one.
     return tuple(unentitled(s, hello, now_us) for hello in hellos)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -118,16 +117,19 @@ class Coordinator:
 
     async def answer(self, message: Any) -> Any:
         """The answer to a message of workers.protocol, without a thread that waits for the writer."""
-        match message:
-            case Hello():
-                return await self._writer.follow_later(self.hello_steps(message))
-            case Ask():
-                return await self._writer.follow_later(self.lease_steps(message))
-            case Renew():
-                return await self._writer.follow_later(self.renew_steps(message))
-            case Complete():
-                return await self._writer.follow_later(self.complete_steps(message))
-        return await asyncio.to_thread(self.fetch, message)
+        return await self._writer.follow_later(self.steps(message))
+
+    async def answer_apart(self, message: Any) -> Any:
+        """As `answer`, for a loop that others share: what isn't waiting is done in threads."""
+        return await self._writer.follow_apart(self.steps(message))
+
+    def steps(self, message: Any) -> Steps[Any]:
+        """What the answer to a message is made of."""
+        made: dict[type, Callable[[Any], Steps[Any]]] = {
+            Hello: self.hello_steps, Ask: self.lease_steps, Renew: self.renew_steps,
+            Complete: self.complete_steps, Fetch: self.fetch_steps,
+        }  # fmt: skip
+        return made[type(message)](message)
 
     def hello_steps(self, message: Hello) -> Steps[Welcome]:
         """Takes a worker in and makes the jobs that open campaigns want of its device; or says why not."""
@@ -197,7 +199,11 @@ class Coordinator:
         return Acknowledged(tuple(line.evidence_id for line in message.evidence))
 
     def fetch(self, message: Fetch) -> Fetched:
+        return self._writer.follow(self.fetch_steps(message))
+
+    def fetch_steps(self, message: Fetch) -> Steps[Fetched]:
         """The content of a catalog; FarmError where the database has none of that address."""
+        yield from ()  # it only reads
         self._known(message.worker_id, message.epoch)
         with self._database.reading() as s:
             exam = exam_catalog().pack

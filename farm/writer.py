@@ -35,6 +35,14 @@ class Joint:
         return self.do(s, [self.item])[0]
 
 
+@dataclass(frozen=True)
+class Step:
+    """What steps came to: the next work, or their answer."""
+
+    work: Work | None
+    answer: Any = None
+
+
 def nothing(_: Session) -> Callable[[], None]:
     return lambda: None
 
@@ -94,6 +102,15 @@ class Writer:
             answer: T = end.value
             return answer
 
+    async def follow_apart(self, steps: Steps[T]) -> T:
+        """As `follow_later`, for a loop that mustn't wait for what the steps read and reckon themselves."""
+        step = await asyncio.to_thread(_taken, steps, None)
+        while step.work is not None:
+            done = await asyncio.wrap_future(self.put(step.work))
+            step = await asyncio.to_thread(_taken, steps, done)
+        answer: T = step.answer
+        return answer
+
     @property
     def waiting(self) -> int:
         """Works that nobody has begun."""
@@ -133,6 +150,14 @@ class Writer:
                 break
             group.append(following)
         return group
+
+
+def _taken(steps: Steps[Any], done: Any) -> Step:
+    """The next step; `done` is what the work of the last one returned."""
+    try:
+        return Step(steps.send(done))
+    except StopIteration as end:
+        return Step(None, end.value)
 
 
 def _joined(group: Sequence[tuple[Work, Future[Any]]]) -> list[list[tuple[Work, Future[Any]]]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -18,9 +20,10 @@ from kernels.errors import FarmError
 from workers import json_calls
 from workers.clock import wall_clock
 from workers.log import printable
-from workers.protocol import Coordinator, Unreachable
+from workers.protocol import StaleEpoch, Unreachable, Welcome
 
 MOST_BYTES = 16 << 20  # of one message: 64 evidence lines are below 1 MiB
+Answer = Callable[[Any], Awaitable[Any]]  # of a coordinator, to a message of workers.protocol
 RETRY_S = 1  # what a client that asks too often is told to wait
 
 
@@ -43,7 +46,7 @@ STATUS: tuple[tuple[type[FarmError], int], ...] = (
 
 def application(
     database: Database,
-    coordinator: Coordinator,
+    answer: Answer,
     ledger: Ledger,
     superseded: Callable[[str], None],
     now_us: Callable[[], int] = wall_clock,
@@ -52,15 +55,21 @@ def application(
     app = FastAPI(title="kernel farm gateway", docs_url=None, redoc_url=None, openapi_url=None)
     refusals = Refusals(ledger.clock)
 
-    def answer(call: str, bearer: str, text: str) -> str:
+    def heard(call: str, bearer: str, text: str) -> Any:
         with database.reading() as s:
             row = token.find(s, bearer, now_us())
         ledger.charge(row.id)
-        said = json_calls.answer(Guarded(coordinator, row, ledger), call, text)
-        if call == "hello":
-            with database.writing() as s:
-                token.used(s, row.id, now_us())
-        return said
+        return Guarded(row, ledger).checked(json_calls.message_of(call, text))
+
+    async def answered(call: str, bearer: str, text: str) -> str:
+        try:
+            message = await run_in_threadpool(heard, call, bearer, text)
+            said = await answer(message)
+        except StaleEpoch as error:
+            return json_calls.stale(error)
+        if isinstance(said, Welcome) and not said.accepted:
+            ledger.forget(message.worker_id)
+        return json_calls.text_of(said)
 
     @app.get("/health")
     def health() -> dict[str, str]:
@@ -71,7 +80,8 @@ def application(
         try:
             bearer = bearer_of(request.headers.get("authorization", ""))
             text = await body(request)
-            said = await run_in_threadpool(answer, call, bearer, text)
+            # To the end, whoever went away: what was leased is noted behind its transaction.
+            said = await asyncio.shield(answered(call, bearer, text))
             return Response(said, media_type="application/json")
         except FarmError as error:
             if isinstance(error, Superseded):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from db.token import TokenRow
 from farm.coordinator import TTL_S
@@ -15,20 +16,7 @@ from kernels.errors import FarmError
 from kernels.evidence import Evidence
 from kernels.model import Device
 from workers.boards import matches
-from workers.protocol import (
-    Acknowledged,
-    Ask,
-    Complete,
-    Coordinator,
-    Fetch,
-    Fetched,
-    Hello,
-    Leases,
-    Renew,
-    Renewed,
-    StaleEpoch,
-    Welcome,
-)
+from workers.protocol import Ask, Complete, Hello, Renew, StaleEpoch
 
 TRUST = "rented"
 MOST_LEASES = 64  # in one answer
@@ -136,14 +124,31 @@ class Ledger:
 
 
 class Guarded:
-    """A coordinator as the bearer of one token sees it; its evidence is marked rented."""
+    """What the bearer of one token may say; its evidence is marked rented."""
 
-    def __init__(self, coordinator: Coordinator, token: TokenRow, ledger: Ledger) -> None:
-        self._coordinator = coordinator
+    def __init__(self, token: TokenRow, ledger: Ledger) -> None:
         self._token = token
         self._ledger = ledger
 
-    def hello(self, message: Hello) -> Welcome:
+    def checked(self, message: Any) -> Any:
+        """A message of workers.protocol as the coordinator is to have it; FarmError where it may not."""
+        match message:
+            case Hello():
+                return self._hello(message)
+            case Ask():
+                self._ledger.demand(message.worker_id, self._token.id)
+                return replace(message, limit=max(0, min(message.limit, MOST_LEASES)))
+            case Renew():
+                self._ledger.demand(message.worker_id, self._token.id)
+                for names in (message.held, message.started, message.returned):
+                    _refuse_many(names, "attempts", MOST_NAMES)
+                return message
+            case Complete():
+                return self._complete(message)
+        self._ledger.demand(message.worker_id, self._token.id)
+        return message
+
+    def _hello(self, message: Hello) -> Hello:
         _refuse_many(message.backends, "backends", MOST_BACKENDS)
         _refuse_many(message.files, "files", MOST_NAMES)
         if reason := misfit(message):  # before the ledger remembers a name of any length
@@ -152,33 +157,16 @@ class Guarded:
             raise FarmError(f"a hello of {length} bytes, {MOST_HELLO} are the most; hold fewer files")
         self._demand_device(message.device)
         self._ledger.claim(message.worker_id, message.device.slug, self._token.id)
-        welcome = self._coordinator.hello(replace(message, token_id=self._token.id))
-        if not welcome.accepted:
-            self._ledger.forget(message.worker_id)
-        return welcome
+        return replace(message, token_id=self._token.id)
 
-    def lease(self, message: Ask) -> Leases:
-        self._ledger.demand(message.worker_id, self._token.id)
-        return self._coordinator.lease(replace(message, limit=max(0, min(message.limit, MOST_LEASES))))
-
-    def renew(self, message: Renew) -> Renewed:
-        self._ledger.demand(message.worker_id, self._token.id)
-        for names in (message.held, message.started, message.returned):
-            _refuse_many(names, "attempts", MOST_NAMES)
-        return self._coordinator.renew(message)
-
-    def complete(self, message: Complete) -> Acknowledged:
+    def _complete(self, message: Complete) -> Complete:
         slug = self._ledger.demand(message.worker_id, self._token.id)
         _refuse_many(message.evidence, "lines", MOST_LINES)
         for line in message.evidence:
             self._demand_device(line.device)
             if line.device.slug != slug:
                 raise OutOfScope(f"a line about {line.device.slug} from a worker that speaks for {slug}")
-        return self._coordinator.complete(replace(message, evidence=tuple(map(marked, message.evidence))))
-
-    def fetch(self, message: Fetch) -> Fetched:
-        self._ledger.demand(message.worker_id, self._token.id)
-        return self._coordinator.fetch(message)
+        return replace(message, evidence=tuple(map(marked, message.evidence)))
 
     def _demand_device(self, device: Device) -> None:
         if not matches(device, self._token.devices):

@@ -9,14 +9,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import uvicorn
+from starlette.concurrency import run_in_threadpool
 
 from db.complaint import DatabaseTrouble
 from db.session import Database, passwords_in
 from farm.coordinator import TTL_S, Coordinator
 from farm.exam import Examiner
-from farm.gateway.app import application
+from farm.gateway.app import Answer, application
 from farm.gateway.guard import Ledger
 from farm.gateway.place import Place, is_loopback
 from farm.metrics_page import add_metrics
@@ -24,7 +26,7 @@ from farm.stored_metrics import Stored
 from farm.web.security import LOOPBACK, Door, web_token
 from kernels import catalog
 from kernels.errors import FarmError
-from workers import protocol
+from workers import json_calls, protocol
 from workers.log import writing_to
 from workers.state import state_folder
 
@@ -76,7 +78,8 @@ def serve(database: Database, place: Place, ready: Callable[[str, int], None]) -
     ):
         ended: list[str] = []
         coordinator.recorder.metrics.add(Stored(database))
-        server = _server(database, place, coordinator, coordinator.recorder.metrics.text, ended.append)
+        scrape = coordinator.recorder.metrics.text
+        server = _server(database, place, coordinator.answer_apart, scrape, ended.append)
         ready(place.url(sock.getsockname()[1]), coordinator.epoch)
         with reaping(coordinator, server, ended):
             server.run(sockets=[sock])
@@ -101,7 +104,7 @@ def beside(
     """
     place.refuse_plain()
     with listening(place) as sock:
-        server = _server(database, place, coordinator, scrape, lambda _: None)
+        server = _server(database, place, in_threads(coordinator), scrape, lambda _: None)
         thread = threading.Thread(target=server.run, args=([sock],), name="gateway", daemon=True)
         thread.start()
         try:
@@ -111,14 +114,24 @@ def beside(
             thread.join()
 
 
+def in_threads(coordinator: protocol.Coordinator) -> Answer:
+    """The answers of a coordinator that each is waited for in a thread."""
+    calls = {message: name for name, message in json_calls.MESSAGES.items()}
+
+    async def answer(message: Any) -> Any:
+        return await run_in_threadpool(getattr(coordinator, calls[type(message)]), message)
+
+    return answer
+
+
 def _server(
     database: Database,
     place: Place,
-    coordinator: protocol.Coordinator,
+    answer: Answer,
     scrape: Callable[[], bytes],
     superseded: Callable[[str], None],
 ) -> Server:
-    app = application(database, coordinator, Ledger(time.monotonic), superseded)
+    app = application(database, answer, Ledger(time.monotonic), superseded)
     add_metrics(app, scrape, door_of(place))
     return Server(
         uvicorn.Config(

