@@ -18,6 +18,8 @@ NET = "10.77.0"
 # A board is known by its machine's id, so each host is shown one of its own.
 AS_HOST = 'mount --bind "$1" /etc/machine-id && hostname "$2" && shift 2 && exec "$@"'
 END_S = 60.0
+LISTENING = "0A"  # as /proc/net/tcp writes a state, and addresses
+LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 
 
 class Network:
@@ -87,6 +89,17 @@ class Network:
         self._running.append(process)
         return log
 
+    def listening(self, name: str) -> set[int]:
+        """The TCP ports of a host on which somebody listens, on other addresses than loopback's."""
+        tables = ["cat", "/proc/net/tcp", "/proc/net/tcp6"]
+        found = ip("netns", "exec", self._space(name), *tables)
+        places = [line.split()[1] for line in found.splitlines() if line.split()[3] == LISTENING]
+        return {
+            int(port, 16)
+            for address, port in (place.split(":") for place in places)
+            if address not in LOOPBACK
+        }
+
     def close(self) -> None:
         """Ends what was started, the last first, and takes the network away."""
         for process in reversed(self._running):
@@ -118,8 +131,8 @@ class Network:
         }
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+def ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
 
 
 @contextmanager

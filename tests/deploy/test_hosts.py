@@ -73,7 +73,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         start_workers(seen)
         intrude(seen)
         seen.farm("submit", "submit", "--op", "silu_mul", "--op", "rmsnorm", "--backend", "twin", "--json")
-        seen.open = {name: set(scan(hosts, name)["open"]) for name in ("head", "ray-a")}
+        seen.open = {name: hosts.listening(name) for name in ("head", "ray-a")}
         yield seen
 
 
@@ -107,22 +107,16 @@ def start_workers(seen: Seen) -> None:
 
 def intrude(seen: Seen) -> None:
     hosts, head = seen.network, seen.network.address("head")
-    seen.scan = scan(hosts, "head")
+    scan = hosts.run("stranger", "tests.deploy.stranger", head)
+    assert scan.returncode == 0, scan.stderr
+    seen.scan = json.loads(scan.stdout)
+    (hosts.folder / "scan.json").write_text(scan.stdout)
     guess = put(hosts.home("stranger") / "token", "0" * 64)
     words = (f"{head}:{RAY}", "--token-file", guess, "--host", hosts.address("stranger"))
     seen.said["guessed Ray"] = hosts.run("stranger", "farm", "join", *words)
     guess = put(hosts.home("stranger") / "worker", f"{PREFIX}{'A' * 43}\n")
     pull = ("workers", "pull", f"https://{head}:{GATEWAY}", "--token-file", guess, "--ca", "../ca.pem")
     seen.said["guessed gateway"] = hosts.run("stranger", *pull, "--backend", "twin")
-
-
-def scan(hosts: Network, name: str) -> dict[str, Any]:
-    """What a stranger finds and hears at a host."""
-    done = hosts.run("stranger", "tests.deploy.stranger", hosts.address(name))
-    assert done.returncode == 0, done.stderr
-    (hosts.folder / f"scan-{name}.json").write_text(done.stdout)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def test_the_campaign_completes(seen: Seen) -> None:
