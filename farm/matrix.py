@@ -179,6 +179,8 @@ def matches(column: Column, glob: str) -> bool:
 
 def merge(cells: Sequence[Cell]) -> Cell:
     """The worst of cells that differ in board or build only; one never run counts only among its like."""
+    if len(cells) == 1 and not (cells[0].flags or cells[0].rungs):
+        return cells[0]
     counted = counting(cells)
     worst = worst_of(counted)
     compared = [cell.bit_exact for cell in counted if cell.bit_exact is not None]

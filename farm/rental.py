@@ -5,18 +5,19 @@ plan(wanted, offers, budget) -> Plan      # pure; ten thousand cells take a blin
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 
 from farm.prices import Offer
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US
 START_US = 5 * MINUTE_US  # from the order to the first case: the machine starts, installs, is examined
-SPARE = Fraction(3, 2)  # of the cases' reckoned time, after which the worker is to end by itself
+SPARE = 3, 2  # of the cases' reckoned time: 3/2 of it, after which the worker is to end by itself
 LEAST_MINUTES = 10  # of a worker
 STOP_MINUTES = 6  # until what ran is ended by force, at most, and SkyPilot has looked
 KEEP_MINUTES = {
@@ -62,7 +63,7 @@ class Rental:
 
 
 def limit_minutes(us: int) -> int:
-    return max(LEAST_MINUTES, math.ceil((us - START_US) * SPARE / MINUTE_US))
+    return max(LEAST_MINUTES, -(-(us - START_US) * SPARE[0] // (SPARE[1] * MINUTE_US)))  # whole ones, upwards
 
 
 def most_us(road: str, us: int) -> int:
@@ -97,15 +98,11 @@ def plan(wanted: Iterable[Wanted], offers: Mapping[str, Offer], budget: Fraction
     for one in wanted:
         by_class[one.device_class].append(one)
     unoffered = [(name, len(cells)) for name, cells in by_class.items() if name not in offers]
-    waiting = {
-        name: sorted(cells, key=lambda one: (one.case_us, one.cell))
-        for name, cells in by_class.items()
-        if name in offers
-    }
+    waiting = {name: _quickest_first(cells) for name, cells in by_class.items() if name in offers}
     rentals: list[Rental] = []
     left = budget
     while waiting:
-        fits = {name: _fitting(offers[name], cells, left) for name, cells in waiting.items()}
+        fits = {name: _fitting(offers[name], *queue, left) for name, queue in waiting.items()}
         name = max(fits, key=lambda each: (_value(fits[each]), each))
         best = fits[name]
         if not best.cells:
@@ -116,19 +113,21 @@ def plan(wanted: Iterable[Wanted], offers: Mapping[str, Offer], budget: Fraction
     return Plan(
         tuple(rentals),
         tuple(sorted(unoffered)),
-        tuple(sorted((name, len(cells)) for name, cells in waiting.items())),
+        tuple(sorted((name, len(cells)) for name, (cells, _) in waiting.items())),
     )
 
 
-def _fitting(offer: Offer, cells: Sequence[Wanted], usd: Fraction) -> Rental:
+def _quickest_first(cells: Sequence[Wanted]) -> tuple[list[Wanted], list[int]]:
+    """The cells, and for each how long a machine takes that ends behind it."""
+    ordered = sorted(cells, key=lambda one: (one.case_us, one.cell))
+    return ordered, list(accumulate((one.case_us for one in ordered), initial=START_US))[1:]
+
+
+def _fitting(offer: Offer, cells: Sequence[Wanted], ends_us: Sequence[int], usd: Fraction) -> Rental:
     """The board with as many of its quickest cells as that many dollars buy."""
-    most = usd * HOUR_US / offer.usd_hour
-    us, count = START_US, 0
-    for cell in cells:
-        if most_us(offer.road, us + cell.case_us) > most:
-            break
-        us, count = us + cell.case_us, count + 1
-    return Rental(offer, tuple(cells[:count]), len(cells) - count, us)
+    most = usd * HOUR_US // offer.usd_hour
+    count = bisect_right(ends_us, most, key=lambda us: most_us(offer.road, us))
+    return Rental(offer, tuple(cells[:count]), len(cells) - count, ends_us[count - 1] if count else START_US)
 
 
 def _value(rental: Rental) -> Fraction:
