@@ -144,23 +144,34 @@ def turn(found: Sequence[Any], slots: int) -> Turn:
 
 @contextmanager
 def simulated(folder: Path, case_s: float, boards: set[str]) -> Iterator[tuple[World, Database]]:
-    """A gateway and a worker for each board; RuntimeError at the end where something of them is left."""
-    world = World(folder, SimPlan(0, SLOW, slow_s=case_s), f"sqlite:///{folder}/farm.db", quiet=True)
+    """A gateway and a worker for each board."""
+    with gateway(folder, SimPlan(0, SLOW, slow_s=case_s)) as (world, database, pull):
+        for slug in sorted(boards):
+            world.add(slug, *pull, "--backend", "sim", boards=slug)
+        wait_for(lambda: slugs(world.url) == boards, world.programs["gateway"])
+        yield world, database
+
+
+@contextmanager
+def gateway(folder: Path, simulation: SimPlan) -> Iterator[tuple[World, Database, tuple[str, ...]]]:
+    """A gateway, and what a worker's process is told to pull from it, less the backend.
+
+    RuntimeError at the end where something of its programs is left.
+    """
+    world = World(folder, simulation, f"sqlite:///{folder}/farm.db", quiet=True)
     port, now_us, secret = free_port(), wall_clock(), folder / "bench.token"
     pem = certificates_in(folder / "tls")
     with closing(open_database(world.url)) as database:
         with database.writing() as s:
-            made = token.create(s, "bench", devices="sim-*", now_us=now_us, expires_us=now_us + DAY_US)
+            made = token.create(s, "bench", devices="*", now_us=now_us, expires_us=now_us + DAY_US)
         secret.write_text(made)
         secret.chmod(0o600)
-        serve = ("farm", "gateway", f"--port={port}", "--cert", pem["cert"], "--key", pem["key"])
         pull = ("workers", "pull", f"https://127.0.0.1:{port}", "--token-file", str(secret))
         try:
-            gateway = world.add("gateway", *serve)
-            for slug in sorted(boards):
-                world.add(slug, *pull, "--ca", pem["ca"], "--backend", "sim", boards=slug)
-            wait_for(lambda: slugs(world.url) == boards, gateway)
-            yield world, database
+            world.add(
+                "gateway", "farm", "gateway", f"--port={port}", "--cert", pem["cert"], "--key", pem["key"]
+            )
+            yield world, database, (*pull, "--ca", pem["ca"])
         finally:
             left = world.end()
     if left:
