@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 import trustme
 
 from db.campaign import campaigns
 from db.device import devices
 from db.session import open_existing
+from db.tables import attempt, evidence
 from db.token import PREFIX
 from farm.cluster import ray_ports
 from tests.deploy.network import Network, network
@@ -24,6 +26,13 @@ from tests.deploy.network import Network, network
 HOSTS = ("head", "ray-a", "ray-b", "pull-a", "pull-b", "revoked", "stranger")
 WAIT_S = 180.0
 RAY, GATEWAY = 6379, 8443
+# Boards whose attempts ended well, and by which road their lines came.
+WORKED = (
+    sa.select(attempt.c.device, evidence.c.trust)
+    .join_from(evidence, attempt)
+    .where(attempt.c.state == "done", evidence.c.verdict == "PASS")
+    .distinct()
+)
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -42,9 +51,9 @@ class Seen:
         return self.said[step].stdout
 
 
-def wait_for(log: Path, words: str) -> None:
+def wait_for(log: Path, words: str, times: int = 1) -> None:
     until = time.monotonic() + WAIT_S
-    while words not in (text := log.read_text(errors="replace")):
+    while (text := log.read_text(errors="replace")).count(words) < times:
         assert time.monotonic() < until, f"not within {WAIT_S:g} s: {words!r} in {log}:\n{text}"
         time.sleep(0.5)
 
@@ -72,7 +81,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         start_head(seen)
         start_workers(seen)
         intrude(seen)
-        seen.farm("submit", "submit", "--op", "silu_mul", "--op", "rmsnorm", "--backend", "twin", "--json")
+        # All five have passed their exam, and there is enough for each.
+        wait_for(hosts.home("head") / ".farm/log/coordinator.jsonl", '"exam passed"', times=5)
+        seeds = [word for seed in range(8) for word in ("--seed", str(seed))]
+        words = ("submit", "--op", "silu_mul", "--op", "rmsnorm", *seeds, "--backend", "twin", "--json")
+        seen.farm("submit", *words)
         seen.open = {name: hosts.listening(name) for name in ("head", "ray-a")}
         yield seen
 
@@ -126,8 +139,11 @@ def test_the_campaign_completes(seen: Seen) -> None:
     with open_existing(f"sqlite:///{seen.network.home('head')}/.farm/farm.db").reading() as s:
         (row,) = campaigns(s)
         known = {each.device.slug for each in devices(s)}
+        worked = s.execute(WORKED).all()
     assert (row.is_open, row.bad, row.done == row.jobs > 0) == (False, 0, True)
     assert len(known) == 5, known  # the head, two nodes of Ray, two workers at the gateway; nobody else
+    assert {slug for slug, _ in worked} == known, worked
+    assert sorted(trust for _, trust in worked) == ["own"] * 3 + ["rented"] * 2, worked
 
 
 def test_a_revoked_token_lets_nobody_in(seen: Seen) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,9 @@ def test_a_day_of_a_farm(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
     assert ended.stdout.endswith("story: done\n")
     assert "story: the dashboard knows 1 campaigns" in ended.stdout
+    workers = re.findall(r"^story: worker (\S+) passed (\d+) cases, (\w+)$", ended.stdout, re.MULTILINE)
+    assert len({worker for worker, _, _ in workers}) == 2, workers
+    assert {trust for _, passed, trust in workers if int(passed)} == {"own", "rented"}  # Ray's, the gateway's
     said = ended.stdout + ended.stderr
     assert "1 regions in 1 files, 0 claims without evidence" in said
     assert " new, 0 were here already" in said
