@@ -99,6 +99,17 @@ class Toolchain(Protocol):
         """Compiler and flags, as Run has them; raises Unavailable."""
 
 
+@runtime_checkable
+class Prepares(Protocol):
+    """What a backend that opens a board and loads code offers beside: neither is the kernel's doing."""
+
+    def open(self, device: Device) -> None:
+        """Has the board ready; raises what Backend.run raises."""
+
+    def prepare(self, plan: Plan, device: Device) -> None:
+        """Has the plan's code compiled and loaded; raises what Backend.run raises."""
+
+
 def executes(backend: Backend) -> bool:
     """False for a backend that compiles only."""
     return backend.orders > 0

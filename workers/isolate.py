@@ -5,21 +5,25 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from kernels.errors import FarmError
 from kernels.evidence import Evidence, Verdict
-from workers import sanitizer
+from kernels.model import Device
+from workers import sanitizer, watching
 from workers.child_process import GRACE_S, Child, Setting
 from workers.clock import wall_clock
 from workers.machine import memory_bytes as memory_here
 from workers.request import KERNEL_PHASES, Request
 from workers.runner import Clock, ended, one_line
+from workers.watching import Trouble
 
 # Signals that the system or a person sends: a process that gets one did nothing wrong.
 # With SIGKILL the system takes memory back.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
+BLAMED = (Verdict.CRASH, Verdict.TIMEOUT)  # verdicts that a board with a fault of its own brings about, too
 MEMORY_SHARE = (
     0.9  # of the machine's: a child that wants more fails by itself, and nothing beside it is killed
 )
@@ -46,23 +50,26 @@ class Isolated:
         clock: Clock = wall_clock,
         holds: int | None = None,
         checker: Callable[[str], str] = sanitizer.find,
+        watch: Callable[[str, Device], Trouble] = watching.watch,
     ) -> None:
         """`memory_bytes` is what a child may allocate: most of the machine's unless given, 0 for no limit.
 
         `holds` is the descriptor of the board's lock; `checker` finds what a crash is repeated under, by
-        backend.
+        backend; `watch` begins to watch a backend's board for faults of its own.
         """
         most = int(memory_here() * MEMORY_SHARE) if memory_bytes is None else memory_bytes
         self._setting = Setting(backends_from, most, holds)
         self._clock = clock
         self._checker = checker
+        self._watch = cache(watch)  # a board is watched from its first case on
         self._child: Child | None = None
         self._retired = ""  # why no child is started any more
 
     def start(self) -> None:
         """Starts the child early, so that it imports while there is something else to do.
 
-        FarmError where the last one could not be killed: its board is given no further case.
+        FarmError where the last one could not be killed, or the board has a fault of its own: it is given no
+        further case.
         """
         if self._retired:
             raise FarmError(self._retired)
@@ -75,7 +82,8 @@ class Isolated:
         FarmError or OSError if no child can be started: a case that was never started has no verdict.
 
         A crash counts only when the case ran alone: one in a used child is tried again in a fresh one, whose
-        evidence is the case's. What a checker then says of it is added to the reason.
+        evidence is the case's. What a checker then says of it is added to the reason. Crash and hang are the
+        kernel's only if the board has no trouble of its own.
         """
         first = self._try(request, deadline_s)
         if first.evidence.verdict is not Verdict.CRASH:
@@ -108,6 +116,7 @@ class Isolated:
         return status
 
     def _try(self, request: Request, deadline_s: float) -> Try:
+        trouble = self._watch(request.backend, request.device)
         started_us = self._clock()
         child = self._ready()
         alone = child.served == 0
@@ -116,7 +125,15 @@ class Isolated:
             evidence = self._obituary(request, child, started_us, deadline_s)
         elif child.spoiled or evidence.verdict is Verdict.CRASH:
             self.close()
+        if evidence.verdict in BLAMED and (why := watching.ask(trouble)):
+            evidence = replace(evidence, verdict=Verdict.ERROR, reason=one_line(f"{evidence.reason}: {why}"))
+            self._retire(request.device, why)
         return Try(evidence, alone)
+
+    def _retire(self, board: Device, why: str) -> None:
+        """The board is given no further case."""
+        self.close()
+        self._retired = self._retired or f"{board.slug} runs nothing more: {why}"
 
     def _checked(self, request: Request, crash: Evidence, deadline_s: float) -> Evidence:
         """The crash with what the checker says of the case, which runs once more, where one is installed."""

@@ -22,6 +22,7 @@ from workers.backend import (
     CannotRun,
     KernelFault,
     Overrun,
+    Prepares,
     Rejected,
     Run,
     Toolchain,
@@ -93,7 +94,7 @@ class Draft:
         self.enter("")
         compile_us = sum(run.compile_us for run in self.runs)
         self.timings_us["launch"] = max(0.0, self.timings_us["launch"] - compile_us)
-        self.timings_us["compile"] = compile_us
+        self.timings_us["compile"] = self.timings_us.get("compile", 0.0) + compile_us
         if setup := self.runs[0].launches[: self.setup]:
             self.timings_us["setup"] = sum(launch.elapsed_us for launch in setup)
 
@@ -206,10 +207,16 @@ def _lacks_memory(case: Case, plan: Plan) -> str:
 
 
 def _launch(draft: Draft, backend: Backend, plan: Plan, images: Mapping[str, np.ndarray], turns: int) -> None:
-    draft.enter("launch")
     draft.setup = plan.setup
+    if isinstance(backend, Prepares):
+        draft.enter("open")
+        backend.open(draft.request.device)
+        draft.enter("compile")
     if isinstance(backend, Toolchain):
         draft.toolchain = backend.toolchain(plan.build, plan.options)
+    if isinstance(backend, Prepares):
+        backend.prepare(plan, draft.request.device)
+    draft.enter("launch")
     for turn in range(turns):
         draft.runs.append(backend.run(plan, images, draft.request.device, turn))
     draft.toolchain = draft.runs[0].compiler, draft.runs[0].flags

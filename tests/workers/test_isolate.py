@@ -26,6 +26,7 @@ FAKES = Path(__file__).parent / "fakes"
 GOOD = 3
 LONG_S = 60.0
 SHORT_S = 0.5
+HUNG = "outlived its deadline of 0.5 s in phase launch and was killed"
 
 
 @pytest.fixture
@@ -95,10 +96,9 @@ def test_verdict_is_crash_when_a_case_closes_the_connection(slot: Isolated) -> N
 
 @pytest.mark.parametrize("rows", [103, 104, 106])
 def test_verdict_is_timeout_when_a_case_outlives_its_deadline(slot: Isolated, rows: int) -> None:
-    slot.start()
+    ask(slot, GOOD)  # which imports what a case needs
     evidence = ask(slot, rows, SHORT_S)
-    assert evidence.verdict is Verdict.TIMEOUT
-    assert evidence.reason == "outlived its deadline of 0.5 s in phase launch and was killed"
+    assert (evidence.verdict, evidence.reason) == (Verdict.TIMEOUT, HUNG)
     assert not children()
     assert ask(slot, GOOD).verdict is Verdict.PASS
 
@@ -144,7 +144,7 @@ def test_child_is_replaced_when_the_board_gave_an_error_under_a_kernel(slot: Iso
 def test_board_is_retired_when_its_child_can_not_be_killed(
     slot: Isolated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slot.start()
+    ask(slot, GOOD)  # which imports what a case needs
     child = slot._child
     assert child is not None
     with monkeypatch.context() as patch:
@@ -304,6 +304,9 @@ def wait_for_end(pid: int) -> None:
     [
         (None, True, "launch", Verdict.TIMEOUT),
         (None, True, "inputs", Verdict.ERROR),
+        (None, True, "open", Verdict.ERROR),
+        (None, True, "compile", Verdict.ERROR),
+        (-signal.SIGSEGV, False, "compile", Verdict.ERROR),
         (None, True, "", Verdict.ERROR),
         (-signal.SIGSEGV, False, "compare", Verdict.CRASH),
         (-signal.SIGSEGV, True, "launch", Verdict.CRASH),

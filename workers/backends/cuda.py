@@ -18,6 +18,7 @@ from workers.cuda.driver import Driver, Opener
 from workers.cuda.errors import CudaError, During, sorted_out
 from workers.cuda.flush import Flush
 from workers.cuda.memory import Allocator, Plain
+from workers.cuda.trouble import Watch
 from workers.nvrtc import library
 from workers.nvrtc.library import Nvrtc
 from workers.timed import BoardState, Rounds, Timing
@@ -63,6 +64,15 @@ class Cuda:
     def toolchain(self, build: Build, options: Options = NO_OPTIONS) -> tuple[str, str]:
         return self.find_nvrtc().label, " ".join(building.said(build, options))
 
+    def open(self, device: Device) -> None:
+        self._open(device)
+
+    def prepare(self, plan: Plan, device: Device) -> None:
+        self._open(device).prepare(plan)
+
+    def watch(self, device: Device) -> Watch:
+        return self.look().watch(device.uuid)
+
     def run(self, plan: Plan, images: Mapping[str, np.ndarray], device: Device, turn: int) -> Run:
         return execution.run(self._open(device), plan, images, turn)
 
@@ -86,7 +96,7 @@ class Cuda:
             found = self.find_nvrtc()
             pin.clean(os.environ, device.uuid)
             driver = self.open_driver()
-            watch = self.look().watch(device.uuid)
+            watch = self.watch(device)
             _demand_pinned(driver, device.uuid, watch)
             self._board = Board(device, driver, found, self.allocator(driver), watch, self.compile_text)
         if self._board.device.uuid != device.uuid:

@@ -84,6 +84,13 @@ class Board:
             for launch in plan.launches
         )
 
+    def prepare(self, plan: Plan) -> None:
+        """Compiles and loads what a run of the plan will find done; raises Rejected."""
+        codes = self.codes(plan)
+        with self.doing(During.LOAD):
+            for loaded in filter(None, codes):
+                self.modules.entry(loaded)
+
     def calls(self, plan: Plan, codes: tuple[Code | None, ...], spans: Spans) -> tuple[Call, ...]:
         """The plan's launches, ready to be queued; modules are loaded."""
         at = {name: span.address for name, span in spans.items()}

@@ -17,7 +17,7 @@ from kernels.evidence import Verdict
 from kernels.model import Build, Case, Plan, Role, Seeded
 from tests.workers.cases import matvec_case, request_for
 from tests.workers.catalogs import edited
-from tests.workers.fakes.cuda_driver import DEVICE, UUID, FakeDriver, compile_text, fake_cuda
+from tests.workers.fakes.cuda_driver import DEVICE, NVRTC, UUID, FakeDriver, compile_text, fake_cuda
 from workers import effort
 from workers.backend import BoardFault, CannotRun, KernelFault, Rejected, Run, Toolchain, Unavailable
 from workers.backends import nvrtc
@@ -25,10 +25,12 @@ from workers.backends.cuda import Cuda
 from workers.backends.twin import BACKEND as TWIN
 from workers.benchmark import bench_case
 from workers.cuda import memory
+from workers.cuda.driver import Driver
 from workers.effort import Effort
 from workers.files import FileStore
 from workers.image_cache import ImageCache
 from workers.nvrtc.library import Compiled
+from workers.request import KERNEL_PHASES
 from workers.runner import run_case
 from workers.timed import Rounds, Timed
 
@@ -46,6 +48,32 @@ def plan_and_images(case: Case) -> tuple[Plan, dict[str, np.ndarray]]:
 def ran(driver: FakeDriver, case: Case, turns: int = 1) -> list[Run]:
     backend, (plan, images) = fake_cuda(driver), plan_and_images(case)
     return [backend.run(plan, images, DEVICE, turn) for turn in range(turns)]
+
+
+def test_opening_and_compiling_are_phases_before_the_kernels_own() -> None:
+    """A hang or a crash in them is none of the kernel's."""
+    phases: list[str] = []
+    opened_in, compiled_in = [], []
+    driver = FakeDriver()
+
+    def opening() -> Driver:
+        opened_in.append(phases[-1])
+        return driver
+
+    def compiling(*given: str) -> Compiled:
+        compiled_in.append(phases[-1])
+        return compile_text(*given)
+
+    backend = replace(fake_cuda(), open_driver=opening, compile_text=compiling)
+    backend.find_nvrtc = lambda: replace(NVRTC, version=(12, 7))  # nothing of it is in the store
+    request = request_for(matvec_case(), "cuda", device=DEVICE)
+    found = run_case(request, backend, ImageCache(FileStore()), announce=phases.append)
+    assert found.verdict is Verdict.PASS
+    assert phases == ["inputs", "open", "compile", "launch", "compare"]
+    assert (opened_in, compiled_in) == (["open"], ["compile"])
+    assert not {"open", "compile"} & set(KERNEL_PHASES)
+    assert driver.calls.index("entry") < driver.calls.index("allocate")
+    assert {"open", "compile", "launch"} <= set(dict(found.timings_us))
 
 
 def test_it_measures_and_says_what_built_it() -> None:

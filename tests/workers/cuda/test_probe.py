@@ -237,6 +237,7 @@ def test_a_board_that_tells_its_name_alone_is_a_device() -> None:
     [
         ([], 0, 0, ""),
         ([13, 31, 43], 0, 0, ""),  # what a kernel can do by itself
+        ([8, 46, 109], 0, 0, ""),  # and one that never ends
         ([31, 79], 0, 0, "Xid 79, the board has fallen off the bus"),
         ([], 15, 0, "NVML says that the board is lost"),
         ([], 0, 2, "2 uncorrected ECC errors since the board was opened"),
@@ -250,6 +251,21 @@ def test_trouble_of_the_boards_own_is_told_from_a_kernels(
     nvml.xids, nvml.lost = xids, lost
     nvml.boards[0]["nvmlDeviceGetTotalEccErrors"] = {"1": ecc, "0": 0}
     assert watch() == words
+
+
+def test_an_xid_that_comes_soon_after_is_waited_for() -> None:
+    nvml = FakeNvml(recorded("turing"))
+    watch = Watch(nvml, nvml.boards[0]["nvmlDeviceGetUUID"])
+    nvml.xids, nvml.xid_after_ms = [79], 150
+    assert watch() == "Xid 79, the board has fallen off the bus"
+
+
+def test_xids_of_a_kernels_own_are_waited_behind_no_longer_than_that() -> None:
+    nvml, now = FakeNvml(recorded("turing")), iter([0.0, 0.0, 0.15, 0.3])
+    watch = Watch(nvml, nvml.boards[0]["nvmlDeviceGetUUID"], clock=lambda: next(now))
+    nvml.xids = [31, 43]
+    assert watch() == ""
+    assert list(now) == []
 
 
 def test_a_board_nobody_can_ask_has_no_trouble() -> None:

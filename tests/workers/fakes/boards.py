@@ -34,7 +34,10 @@ class NVMLError(Exception):
 
 
 class FakeNvml:
-    """The module `pynvml`: a handle is a board's or an instance's dictionary; `xids` are raised, in order."""
+    """The module `pynvml`: a handle is a board's or an instance's dictionary; `xids` are raised, in order.
+
+    An Xid comes where it is waited for `xid_after_ms` at least.
+    """
 
     NVMLError = NVMLError
 
@@ -42,6 +45,7 @@ class FakeNvml:
         self._told = told
         self.boards: list[dict[str, Any]] = told.get("nvml", {}).get("boards", [])
         self.xids: list[int] = []
+        self.xid_after_ms = 0
         self.lost = 0  # the code that a lost board gives
 
     def nvmlInit(self) -> None:
@@ -73,7 +77,7 @@ class FakeNvml:
         assert kinds == 0x8
 
     def nvmlEventSetWait_v2(self, events: object, timeout_ms: int) -> SimpleNamespace:
-        if not self.xids:
+        if not self.xids or timeout_ms < self.xid_after_ms:
             raise NVMLError(10)
         return SimpleNamespace(eventData=self.xids.pop(0))
 
