@@ -1,7 +1,7 @@
 """Times a case so that nothing but running it gives its figures.
 
 Inputs are drawn by fresh seeds and read in turn, so that no cache keeps the weights, each set in memory of
-its own; outputs are poisoned, and the pass whose outputs are judged is drawn by chance.
+its own; the pass whose outputs are judged is drawn by chance, and none can tell that it is the one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernels.model import Case, Plan, Seeded
 from workers import marks, work
 from workers.backend import POISONS, Backend, CannotRun, Run
 from workers.clock import wall_clock
-from workers.effort import TURN, Bench, bytes_of, refusal, told
+from workers.effort import OF_MEMORY, TURN, Bench, bytes_of, refusal, told
 from workers.image_cache import ImageCache
 from workers.request import Request
 from workers.runner import Clock, misrouted, one_line, run_case, written_inputs
@@ -126,7 +126,7 @@ def limits_of(
     by_marks = [
         by_memory(mark.name, bytes_of(plan), mark.nbytes / mark.spread.median_us, "measured in this run")
         for mark in beside
-        if mark.name in marks.OF_MEMORY
+        if mark.name in OF_MEMORY
     ]
     asked = work.work_of(case, bytes_of(plan), timing.run.builds)
     return *by_marks, *limits(asked, work.board_of(bench.device, timing.after))

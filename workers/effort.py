@@ -13,6 +13,7 @@ from kernels.evidence import Comparison, Verdict
 from kernels.model import Device, Plan, Role
 from workers import work
 from workers.timed import BoardState, Rounds, Timed, Timing
+from workers.yardsticks import YARDSTICKS
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ TURN = 1  # whose poison lies in the outputs of the timed run
 # Of reasons why clocks were lowered, parts of those that make a figure worthless. A power cap is only told.
 HEAT = ("thermal", "hw_slowdown", "power_brake")
 POWER_CAP = "sw_power_cap"
+QUEUEING_SHARE = 0.8  # of a pass's time, from which on it may be queueing that was timed
+POSSIBLE = 1.05  # of what a limit allows: two figures of one run differ by less
+OF_MEMORY = tuple(one.name for one in YARDSTICKS)  # limits that were measured: copy and read
 
 
 @dataclass(frozen=True)
@@ -93,9 +97,32 @@ def refusal(found: Benchmark, timing: Timing, compared: Comparison, sheet_gb_per
         f"{found.gb_per_s:.0f} GB/s, the data sheet says {sheet_gb_per_s:.0f}"
         if 0 < sheet_gb_per_s < found.gb_per_s
         else "",
+        launch_bound(timing),
+        impossible(found),
     )
     notes = ("power cap",) if POWER_CAP in throttled else ()
     return replace(found, refused="; ".join(filter(None, reasons)), notes=(*found.notes, *notes))
+
+
+def launch_bound(timing: Timing) -> str:
+    """Why a figure is one of queueing launches and not of the kernel; empty where it isn't."""
+    if not timing.queue_us:
+        return ""
+    pass_us, queue_us = float(np.median(timing.pass_us)), float(np.median(timing.queue_us))
+    if queue_us < QUEUEING_SHARE * pass_us:
+        return ""
+    return f"launch-bound: queueing a pass took {queue_us:.1f} of {pass_us:.1f} µs; take a larger shape"
+
+
+def impossible(found: Benchmark) -> str:
+    """Which limit a figure exceeds; empty where none. Of those of memory the one counts that allows more."""
+    of_memory = [limit for limit in found.limits if limit.name in OF_MEMORY]
+    others = [limit for limit in found.limits if limit.name not in OF_MEMORY]
+    fastest = sorted(of_memory, key=lambda limit: limit.pass_us)[:1]
+    least = max((*others, *fastest), key=lambda limit: limit.pass_us, default=None)
+    if least is None or least.pass_us <= POSSIBLE * found.spread.median_us:
+        return ""
+    return f"{least.pass_us / found.spread.median_us:.0%} of what {least.name} allows can't be"
 
 
 def told(state: BoardState) -> tuple[tuple[str, str], ...]:

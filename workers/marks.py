@@ -11,10 +11,9 @@ from kernels import registry
 from kernels.benchmark import Mark, spread
 from kernels.model import Case, Plan, Role
 from workers.backend import CannotRun
-from workers.effort import Bench, bytes_of
+from workers.effort import Bench, bytes_of, launch_bound
 from workers.yardsticks import YARDSTICKS, Yardstick, dense
 
-OF_MEMORY = tuple(one.name for one in YARDSTICKS)  # what memory allows: copy and read
 DENSE_OPS = ("matvec", "mul_mm")  # of one matrix, which a dense product of its size is beside
 DENSE = {"gemm f16": "f2", "gemm f32": "f4"}
 
@@ -50,6 +49,8 @@ def _mark(name: str, plan: Plan, yardstick: Yardstick | None, bench: Bench) -> M
     copies = [_numbers(random, plan) for _ in range(count)]
     with registry.searching({yardstick.id: yardstick} if yardstick else {}):
         timing, rounds = bench.time(plan, copies)
+    if why := launch_bound(timing):
+        raise CannotRun(why)
     if yardstick:
         want = yardstick.sums(plan.buffer("x").view(copies[rounds.chosen % count]["x"]))
         if not np.array_equal(plan.buffer("out").view(timing.run.images["out"]), want):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from kernels.model import Device, Plan
+from kernels import dtypes
+from kernels.model import Buffer, Device, Plan, Role
 from workers.backend import Run
 
 
@@ -50,6 +52,29 @@ class Timing:
     run: Run  # of the chosen pass alone: what its buffers hold, its launches, their compiler and flags
     before: BoardState
     after: BoardState
+    queue_us: tuple[float, ...] = ()  # as pass_us, what queueing took here; () where launches aren't queued
+
+
+def is_found_as_given(buffer: Buffer) -> bool:
+    """Whether a launch may count on what is in a buffer that it writes to: in place, or filled on purpose."""
+    return buffer.role is Role.INOUT or (buffer.role is not Role.IN and buffer.fill is not None)
+
+
+def rewritten(plan: Plan) -> tuple[str, ...]:
+    """The buffers that no pass may count on: outputs, and scratch, but for what set-up has prepared."""
+    prepared = {name for launch in plan.launches[: plan.setup] for name in launch.buffers.values()}
+    written = (buffer for buffer in plan.buffers if buffer.role is not Role.IN)
+    return tuple(b.name for b in written if not is_found_as_given(b) and b.name not in prepared)
+
+
+def nobodys(buffer: Buffer) -> np.ndarray:
+    """A (nbytes,) uint8 image of numbers that no inputs give, others at each call."""
+    random = np.random.default_rng(secrets.randbits(64))
+    image = np.frombuffer(random.bytes(buffer.nbytes), np.uint8).copy()
+    view = buffer.view(image)
+    if view.dtype in dtypes.QUIET:
+        view[...] = dtypes.rounded(random.standard_normal(view.shape, np.float32), view.dtype)
+    return image
 
 
 @runtime_checkable
@@ -69,10 +94,13 @@ class Timed(Protocol):
         """Passes over `copies` in turn: pass n, warm-ups counted apart, reads copy n % len(copies).
 
         Each copy is a full set of the plan's IN and INOUT images and lies in memory of its own, all of them
-        at once: enough distinct copies keep weights out of the cache. An INOUT buffer isn't restored between
-        passes. The chosen pass has OUT, INOUT and SCRATCH buffers of its own, filled first with the turn's
-        poison, that no other pass writes to: what comes back is what that one launch put out, between others
-        and as fast. It reads copy chosen % len(copies), by which it is to be judged.
+        at once: enough distinct copies keep weights out of the cache. What comes back is what the chosen pass
+        put out, between others and as fast. It reads copy chosen % len(copies), by which it is to be judged.
+
+        No launch can tell the chosen pass from others by what it finds in a buffer that it rewrites, and what
+        it finds is never right: poison before every pass; or numbers of nobody's and, where there are two
+        copies, what the other gave. What a launch may count on (is_found_as_given) the chosen pass has as it
+        was given, in a buffer of its own; an INOUT buffer isn't restored between other passes.
 
         Raises what Backend.run raises, and CannotRun where the copies don't fit together.
         """

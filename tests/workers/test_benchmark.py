@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kernels import registry
-from kernels.benchmark import Spread, gb_per_s, spread
+from kernels.benchmark import Limit, Spread, gb_per_s, spread
 from kernels.evidence import Evidence, Verdict
 from kernels.limits import Board, Work, limits
 from kernels.model import Case, Device, FromFile, Plan, Shape
@@ -20,7 +20,7 @@ from tests.workers.fakes.timed import FakeTimed
 from workers.backend import CannotRun, Run, filled
 from workers.backends.twin import BACKEND as TWIN
 from workers.benchmark import bench_case, fresh
-from workers.effort import Bench, bytes_of
+from workers.effort import Bench, bytes_of, impossible
 from workers.image_cache import ImageCache
 from workers.isolate import Isolated
 from workers.machine import cpu_device
@@ -142,6 +142,41 @@ def test_more_than_the_data_sheet_is_a_failed_measurement() -> None:
     assert slow is not None
     assert fast is not None
     assert (slow.refused, fast.refused) == ("", "906 GB/s, the data sheet says 360")
+
+
+@pytest.mark.parametrize(
+    ("queue_us", "refused"),
+    [
+        (0.0, ""),
+        (7.9, ""),
+        (8.1, "launch-bound: queueing a pass took 8.1 of 10.0 µs; take a larger shape"),
+        (10.0, "launch-bound: queueing a pass took 10.0 of 10.0 µs; take a larger shape"),
+    ],
+)
+def test_a_figure_of_queueing_launches_is_refused(queue_us: float, refused: str) -> None:
+    found = benched(Fake(queue_us=queue_us)).benchmark
+    assert found is not None
+    assert found.refused == refused
+    assert len(found.marks) == (0 if refused else 4)
+    assert f"no copy: {refused}" in found.notes or not refused
+
+
+@pytest.mark.parametrize(
+    ("limits_us", "told"),
+    [
+        ({"copy": 12.0, "read": 10.4}, ""),  # faster than the copy, as what only reads may be
+        ({"copy": 12.0, "read": 10.6}, "106% of what read allows can't be"),
+        ({"copy": 10.4}, ""),
+        ({"copy": 12.0}, "120% of what copy allows can't be"),
+        ({"copy": 9.0, "read": 8.0, "issue": 11.0}, "110% of what issue allows can't be"),
+        ({}, ""),
+    ],
+)
+def test_more_than_a_limit_allows_is_refused(limits_us: dict[str, float], told: str) -> None:
+    found = benched(Fake()).benchmark
+    assert found is not None
+    limits = tuple(Limit(name, us, "by hand") for name, us in limits_us.items())
+    assert impossible(replace(found, spread=spread([10.0]), limits=limits)) == told
 
 
 def test_weights_are_rotated_by_four_caches_and_drawn_by_seeds_of_their_own() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels import registry, source
+from kernels import inputs, registry, source
 from kernels.evidence import Evidence, Verdict
 from kernels.model import Build, Case, Layout, Seeded, Shape
 from tests.workers.cases import matvec_case, request_for
@@ -19,7 +19,9 @@ from workers.files import FileStore
 from workers.host import compiler
 from workers.host.memory import ALLOCATED, PAGE_BYTES
 from workers.image_cache import ImageCache
+from workers.machine import cpu_device
 from workers.runner import run_case
+from workers.timed import Rounds
 
 STORE = "out[row] = sums[0];"
 
@@ -151,3 +153,13 @@ def test_a_base_with_an_offset_is_flush_first_and_then_as_a_gpu_allocates_it(
     assert (weights.address % ALLOCATED == 0) is as_allocated
     behind = -(weights.address + weights.nbytes) % PAGE_BYTES  # bytes to the next page
     assert (behind < plan.buffer("weights").align) is not as_allocated
+
+
+def test_every_pass_that_is_timed_finds_poison_in_its_output() -> None:
+    """So that none can tell whether it is the one that is judged."""
+    wild = Host(changed(STORE, "if (out[row] == out[row]) *(float *)0 = 1.0f; out[row] = sums[0];"))
+    case = matvec_case(build=Build.DEFAULT)
+    plan = registry.kernel("matvec/block").plan(case)
+    images = inputs.images(case, plan, registry.op("matvec").operands(case))
+    timing = wild.time(plan, [images, images], cpu_device(), Rounds(2, 3, 0, chosen=4), 1)
+    assert len(timing.pass_us) == 2

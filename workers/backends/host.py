@@ -20,7 +20,7 @@ from workers.host.memory import Arena, alignment
 from workers.host.module import Argument, Module
 from workers.machine import cpu_device
 from workers.state import compile_cache
-from workers.timed import BoardState, Rounds, Timing
+from workers.timed import BoardState, Rounds, Timing, rewritten
 
 # What a GPU does in hardware and the host's runtime in code of its own.
 SUBSTITUTE = re.compile(r"\b(expf|rsqrtf|halves_fma|halves_sub)\s*\(")
@@ -98,12 +98,16 @@ class Host:
         for arena in (*arenas, chosen):
             _pass(plan, texts, arena, slice(plan.setup))
         behind, took = slice(plan.setup, None), []
+        before = {name: filled(plan.buffer(name), turn) for name in rewritten(plan)}
         launches: tuple[LaunchRecord, ...] = ()
         for number in range(rounds.warmups):
             _pass(plan, texts, arenas[number % len(arenas)], behind)
         for number in range(rounds.batches * rounds.passes):
             is_chosen = number == rounds.chosen
-            records = _pass(plan, texts, chosen if is_chosen else arenas[number % len(arenas)], behind)
+            arena = chosen if is_chosen else arenas[number % len(arenas)]
+            for name, image in before.items():
+                arena.buffers[name].view[:] = image
+            records = _pass(plan, texts, arena, behind)
             took.append(sum(record.elapsed_us for record in records))
             launches = tuple(records) if is_chosen else launches
         by_batch = np.array(took).reshape(rounds.batches, rounds.passes).mean(axis=1)

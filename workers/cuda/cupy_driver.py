@@ -69,6 +69,11 @@ class CupyDriver:
             self._runtime.memcpy(data.ctypes.data, address, nbytes, self._runtime.memcpyDeviceToHost)
         return data
 
+    def copy(self, to: int, address: int, nbytes: int) -> None:
+        with self._told("cudaMemcpyAsync on the board"):
+            stream, how = self._cupy.cuda.Stream.null.ptr, self._runtime.memcpyDeviceToDevice
+            self._runtime.memcpyAsync(to, address, nbytes, how, stream)
+
     def entry(self, path: Path, symbol: str) -> Any:
         # CuPy keeps one module for a path and the board, whatever the file holds by now.
         with self._told(f"loading {symbol}"):
@@ -84,10 +89,13 @@ class CupyDriver:
     def launch(
         self, entry: Any, grid: Grid, block: Grid, args: tuple[np.generic, ...], dynamic_shared_bytes: int
     ) -> None:
-        with self._told(f"launching {entry.name}"):
+        # Nothing but the launch: this is what queueing a pass takes.
+        try:
             if dynamic_shared_bytes > SHARED_WITHOUT_ASKING:
                 entry.max_dynamic_shared_size_bytes = dynamic_shared_bytes
             entry(grid, block, args, shared_mem=dynamic_shared_bytes)
+        except RuntimeError as error:
+            raise self._sorted(error, f"launching {entry.name}") from None
 
     def gemm(self, call: Gemm) -> None:
         # cuBLAS counts by columns: rows of the weights are its columns, to be transposed; those of x and out
@@ -132,12 +140,15 @@ class CupyDriver:
 
     @contextmanager
     def _told(self, call: str) -> Iterator[None]:
-        """CuPy's errors as CudaError: both its classes carry the vendor's number."""
         try:
             yield
-        except (self._runtime.CUDARuntimeError, self._driver.CUDADriverError) as error:
-            raise CudaError(error.status, call, CUDA) from None
         except RuntimeError as error:
-            if type(error).__name__ != "CUBLASError":  # its module isn't imported where cuBLAS is away
-                raise
-            raise CudaError(error.status, call, CUBLAS) from None  # type: ignore[attr-defined]
+            raise self._sorted(error, call) from None
+
+    def _sorted(self, error: RuntimeError, call: str) -> Exception:
+        """CuPy's errors as CudaError: their classes carry the vendor's number. Any other is what it was."""
+        if isinstance(error, (self._runtime.CUDARuntimeError, self._driver.CUDADriverError)):
+            return CudaError(error.status, call, CUDA)
+        if type(error).__name__ == "CUBLASError":  # its module isn't imported where cuBLAS is away
+            return CudaError(error.status, call, CUBLAS)  # type: ignore[attr-defined]
+        return error

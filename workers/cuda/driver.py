@@ -32,7 +32,7 @@ class Gemm:
 class Driver(Protocol):
     """CUDA on the one board that this process sees.
 
-    A call that doesn't succeed raises CudaError with the vendor's code. Launches and
+    A call that doesn't succeed raises CudaError with the vendor's code. Launches, copies and
     events are queued on one stream; upload, download and wait() end when all of it has.
     """
 
@@ -60,6 +60,9 @@ class Driver(Protocol):
 
     def download(self, address: int, nbytes: int) -> np.ndarray:
         """(nbytes,) uint8 from the board."""
+
+    def copy(self, to: int, address: int, nbytes: int) -> None:
+        """Queues a copy on the board."""
 
     def entry(self, path: Path, symbol: str) -> Any:
         """A kernel of a cubin or PTX file, whose module is loaded once while it isn't forgotten."""

@@ -27,6 +27,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "allocate": lambda d: d.allocate(16),
     "upload": lambda d: d.upload(256, np.zeros(4, np.uint8)),
     "download": lambda d: d.download(256, 4),
+    "copy": lambda d: d.copy(512, 256, 4),
     "entry": lambda d: d.entry(Path("/nowhere.cubin"), "k"),
     "event": lambda d: d.event(),
     "wait": lambda d: d.wait(),

@@ -88,6 +88,7 @@ class FakeDriver:
     loaded: list[Path] = field(default_factory=list)
     passed: list[tuple[np.generic, ...]] = field(default_factory=list)  # arguments of every launch
     clock: float = 0.0
+    tick_us: float = 10.0  # from an event to the next
     dead: int = 0  # the code that every call gives from now on
 
     def boards(self) -> tuple[str, ...]:
@@ -123,6 +124,10 @@ class FakeDriver:
     def download(self, address: int, nbytes: int) -> np.ndarray:
         self._ask("download")
         return np.frombuffer(ctypes.string_at(address, nbytes), np.uint8).copy()
+
+    def copy(self, to: int, address: int, nbytes: int) -> None:
+        self._ask("copy")
+        ctypes.memmove(to, address, nbytes)
 
     def entry(self, path: Path, symbol: str) -> Entry:
         self._ask("entry")
@@ -168,7 +173,7 @@ class FakeDriver:
 
     def event(self) -> float:
         self._ask("event")
-        self.clock += 10.0
+        self.clock += self.tick_us
         return self.clock
 
     def elapsed_us(self, first: float, last: float) -> float:

@@ -18,6 +18,7 @@ class FakeTimed:
     """Its clock says what `pass_us` gives for a batch's number; the chosen pass is really computed."""
 
     pass_us: Callable[[int], float] = lambda batch: 10.0
+    queue_us: float = 0.0  # what queueing a pass takes; 0: nothing is queued
     board: BoardState = field(default_factory=BoardState)
     name: str = "timed"
     orders: int = 1
@@ -37,7 +38,8 @@ class FakeTimed:
         turn: int,
     ) -> Timing:
         run = self.run(plan, copies[rounds.chosen % len(copies)], device, turn)
-        return Timing(tuple(map(self.pass_us, range(rounds.batches))), run, self.board, self.board)
+        queue_us = (self.queue_us,) * rounds.batches if self.queue_us else ()
+        return Timing(tuple(map(self.pass_us, range(rounds.batches))), run, self.board, self.board, queue_us)
 
     def state(self, device: Device) -> BoardState:
         return self.board
