@@ -11,15 +11,17 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from db import campaign, outcome, queue
 from db.session import Database, Session, open_database
-from farm.writer import Writer
-from kernels.evidence import Rule
+from farm.writer import Joint, Writer
+from kernels.evidence import Evidence, Rule
 from kernels.model import Case
 from tests.db.making import HOST, WORKER, Farm, answer, case, planned
 from tests.postgres import started
@@ -88,7 +90,8 @@ def rate(farm: Farm, turn: int) -> float:
     """Jobs a second through lease, start, complete, evidence and fold; every turn the same cases."""
     submit(farm, JOBS_A_TURN)
     writer = Writer(farm.database)
-    agents = [threading.Thread(target=agent, args=(writer, farm.epoch, turn)) for _ in range(AGENTS)]
+    words = (writer, farm.epoch, turn, partial(complete, farm.epoch))
+    agents = [threading.Thread(target=agent, args=words) for _ in range(AGENTS)]
     began = time.perf_counter()
     for thread in agents:
         thread.start()
@@ -99,15 +102,17 @@ def rate(farm: Farm, turn: int) -> float:
     return JOBS_A_TURN / seconds
 
 
-def agent(writer: Writer, epoch: int, turn: int) -> None:
+def complete(epoch: int, s: Session, sent: Sequence[Sequence[Evidence]]) -> Sequence[None]:
+    """What several agents sent at once, as a coordinator takes it in."""
+    outcome.complete_many(s, epoch, list(chain.from_iterable(sent)), 20)
+    campaign.close_finished(s, 20)
+    return [None] * len(sent)
+
+
+def agent(writer: Writer, epoch: int, turn: int, done: Callable[..., Sequence[None]]) -> None:
     """Takes batches until nothing is left, as a coordinator does it for one worker."""
-
-    def complete(s: Session) -> None:
-        outcome.complete_many(s, epoch, lines, 20)
-        campaign.close_finished(s, 20)
-
     while found := writer.do(lambda s: queue.lease(s, epoch, WORKER, BATCH, 2)):
         ids = [leased.attempt_id for leased in found]
         writer.do(lambda s, ids=ids: queue.start(s, epoch, ids, 3))
         lines = [answer(leased, finished_us=100 + turn) for leased in found]
-        writer.do(complete)
+        writer.do(Joint(done, lines))
