@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -42,21 +42,20 @@ class Binding(Protocol):
 
 
 def installed() -> Binding:
-    """NVIDIA's binding, else CuPy's; raises Unavailable with the extra's name."""
-    # Imported late: extras that most machines lack, and a third of a second where they don't.
-    try:
-        from cuda.bindings import nvrtc
-    except ImportError:
-        pass
-    else:
-        return OfNvidia(nvrtc)
-    try:
-        from cupy_backends.cuda.libs import nvrtc as of_cupy
-    except ImportError:
-        raise Unavailable(
-            f"nvrtc is unavailable because NVIDIA's compiler isn't installed; {EXTRA}"
-        ) from None
-    return OfCupy(of_cupy)
+    """NVIDIA's binding where that finds the library, else CuPy's; Unavailable says what each lacks."""
+    reasons = []
+    for name, load in BINDINGS.items():
+        try:
+            binding = load()
+            binding.version()
+        except ModuleNotFoundError:
+            continue
+        except Exception as error:  # noqa: BLE001 - the bindings raise classes of their own where the library is away
+            reasons.append(f"{name} finds no NVRTC ({type(error).__name__})")
+        else:
+            return binding
+    because = " and ".join(reasons) or "NVIDIA's compiler isn't installed"
+    raise Unavailable(f"nvrtc is unavailable because {because}; {EXTRA}")
 
 
 class OfNvidia:
@@ -130,6 +129,22 @@ class OfCupy:
             return Answer(code, nvrtc.getProgramLog(made), lowered, "NVRTC_SUCCESS")
         finally:
             nvrtc.destroyProgram(made)
+
+
+# Imported late: extras that most machines lack, and a third of a second where they don't.
+def _of_nvidia() -> Binding:
+    from cuda.bindings import nvrtc
+
+    return OfNvidia(nvrtc)
+
+
+def _of_cupy() -> Binding:
+    from cupy_backends.cuda.libs import nvrtc
+
+    return OfCupy(nvrtc)
+
+
+BINDINGS: Mapping[str, Callable[[], Binding]] = {"cuda.bindings": _of_nvidia, "CuPy": _of_cupy}
 
 
 def _ptx(given: bytes | str) -> bytes:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from workers.backend import Rejected, Unavailable
+from workers.backend import Rejected
 from workers.nvrtc import binding, headers
 
 ERROR_LINE = re.compile(r"\b(error|fatal)\b", re.IGNORECASE)
@@ -38,12 +38,7 @@ class Compiled:
 def find() -> Nvrtc:
     """The installed NVRTC; raises Unavailable with the extra's name."""
     nvrtc = binding.installed()
-    try:
-        return Nvrtc(nvrtc.version(), tuple(sorted(nvrtc.archs())))
-    except Exception as error:  # noqa: BLE001 - the bindings raise classes of their own where the library is away
-        raise Unavailable(
-            f"nvrtc is unavailable because its library doesn't load ({type(error).__name__}); {binding.EXTRA}"
-        ) from None
+    return Nvrtc(nvrtc.version(), tuple(sorted(nvrtc.archs())))
 
 
 def compile_text(text: str, name: str, flags: tuple[str, ...], entry: str = "") -> Compiled:

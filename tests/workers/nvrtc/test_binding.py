@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from workers.backend import Rejected
+from workers.backend import Rejected, Unavailable
 from workers.nvrtc import binding, cubin, library
 from workers.nvrtc.binding import OfCupy, OfNvidia, Program
 from workers.nvrtc.library import Nvrtc
@@ -57,6 +58,48 @@ def test_a_virtual_architecture_gives_ptx(nvrtc: Nvrtc, through: str, request: p
     assert not made.cubin.endswith(b"\0")
 
 
+class NoLibrary(Exception):
+    """As what a binding raises that is installed and finds no library."""
+
+
+class Broken:
+    """Either binding's module where the library is away."""
+
+    def nvrtcVersion(self) -> tuple[int, int, int]:
+        raise NoLibrary("libnvrtc.so.12 not found")
+
+    getVersion = nvrtcVersion
+
+
+def with_modules(monkeypatch: pytest.MonkeyPatch, nvidia: object, cupy: object) -> None:
+    for name, module in (("cuda.bindings", nvidia), ("cupy_backends.cuda.libs", cupy)):
+        monkeypatch.setitem(sys.modules, name, module and SimpleNamespace(nvrtc=module))
+
+
+def test_cupys_own_is_taken_where_nvidias_library_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_modules(monkeypatch, Broken(), CupysNvrtc(b""))
+    assert isinstance(binding.installed(), OfCupy)
+    assert binding.installed().version() == (12, 9)
+
+
+@pytest.mark.parametrize(
+    ("nvidia", "cupy", "because"),
+    [
+        (Broken(), Broken(), "cuda.bindings finds no NVRTC (NoLibrary) and CuPy finds no NVRTC (NoLibrary)"),
+        (Broken(), None, "cuda.bindings finds no NVRTC (NoLibrary)"),
+        (None, Broken(), "CuPy finds no NVRTC (NoLibrary)"),
+        (None, None, "NVIDIA's compiler isn't installed"),
+    ],
+)
+def test_what_is_wrong_with_each_binding_is_said_where_none_works(
+    monkeypatch: pytest.MonkeyPatch, nvidia: object, cupy: object, because: str
+) -> None:
+    with_modules(monkeypatch, nvidia, cupy)
+    with pytest.raises(Unavailable) as why:
+        binding.installed()
+    assert str(why.value) == f"nvrtc is unavailable because {because}; ./run pip install -e '.[nvrtc]'"
+
+
 class CupysNvrtc:
     """As cupy_backends.cuda.libs.nvrtc answers: PTX as text up to CuPy 13, as bytes from 14 on."""
 
@@ -64,6 +107,9 @@ class CupysNvrtc:
 
     def __init__(self, ptx: bytes | str) -> None:
         self._ptx = ptx
+
+    def getVersion(self) -> tuple[int, int]:
+        return 12, 9
 
     def createProgram(self, text: str, name: str, headers: list[bytes], names: list[bytes]) -> int:
         return 1
