@@ -21,7 +21,14 @@ SHARED_WITHOUT_ASKING = 48 << 10  # dynamic bytes of a block; more has to be ask
 REAL_32F, REAL_16F = 0, 2
 COMPUTE_32F, ANY_ALGORITHM = 68, -1
 NOT_TRANSPOSED, TRANSPOSED = 0, 1
-NO_CUBLAS = "CuPy finds no cuBLAS ({}); pip install nvidia-cublas-cu12, or a CUDA toolkit"
+CUBLAS_EXTRAS = {12: "cublas", 13: "cublas13"}  # by CuPy's own CUDA
+
+
+def no_cublas(cuda: int, why: str) -> str:
+    """The refusal where cuBLAS isn't found, with what to install; `cuda` is 12090 for CUDA 12.9."""
+    extra = CUBLAS_EXTRAS.get(cuda // 1000, "")
+    install = f"./run pip install -e '.[{extra}]', or " if extra else ""
+    return f"CuPy finds no cuBLAS ({' '.join(why.split())[:120]}); {install}install a CUDA toolkit"
 
 
 class CupyDriver:
@@ -135,7 +142,7 @@ class CupyDriver:
         try:
             from cupy_backends.cuda.libs import cublas  # a library of its own, loaded where it is called
         except ImportError as error:
-            raise CannotRun(NO_CUBLAS.format(" ".join(str(error).split())[:120])) from None
+            raise CannotRun(no_cublas(self._runtime.runtimeGetVersion(), str(error))) from None
         return cublas
 
     @contextmanager

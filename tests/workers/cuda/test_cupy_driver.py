@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from workers.backend import Unavailable
 from workers.backends import nvrtc as building
 from workers.cuda import code, libcuda
 from workers.cuda.arch import Target
+from workers.cuda.cupy_driver import no_cublas
 from workers.cuda.driver import Driver, Gemm
 from workers.cuda.errors import CudaError
 from workers.nvrtc import library
 from workers.nvrtc.library import Nvrtc
 
+ROOT = Path(__file__).parents[3]
 CALLS: dict[str, Callable[[Any], object]] = {
     "capability": lambda d: d.capability(),
     "room": lambda d: d.room(),
@@ -110,3 +113,22 @@ def test_memory_that_outlives_a_launch_is_seen_in_the_code(
 ) -> None:
     made = library.compile_text(text, "k.cu", (f"--gpu-architecture={arch}",))
     assert code.has_state(made.cubin) is keeps
+
+
+@pytest.mark.parametrize(
+    ("cuda", "extra", "toolkit"), [(12090, "cublas", "12.9.*"), (13000, "cublas13", "13.*")]
+)
+def test_where_cublas_is_away_the_extra_for_this_cuda_is_named(cuda: int, extra: str, toolkit: str) -> None:
+    told = no_cublas(cuda, "Failure finding\n libcublasLt")
+    assert told == (
+        f"CuPy finds no cuBLAS (Failure finding libcublasLt); ./run pip install -e '.[{extra}]', "
+        "or install a CUDA toolkit"
+    )
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf8"))["project"]
+    assert extras["optional-dependencies"][extra] == [
+        f"cuda-toolkit[cublas]=={toolkit}; sys_platform == 'linux'"
+    ]
+
+
+def test_a_cuda_without_an_extra_is_told_of_the_toolkit() -> None:
+    assert no_cublas(14000, "x") == "CuPy finds no cuBLAS (x); install a CUDA toolkit"
