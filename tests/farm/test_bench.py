@@ -11,14 +11,18 @@ from db import evidence
 from db.session import open_database
 from farm import times
 from farm.campaign import Order, deadline_s, plan, submit
+from farm.cli.bench import SHAPES, _selection
 from farm.coordinator import Coordinator
-from kernels import catalog
+from kernels import catalog, registry
 from kernels.model import Device
 from tests.db.making import case, line
 from tests.db.test_benchmark import times as benchmark_of
 from tests.farm.conftest import DEVICE, SMALL, Clock, FakeAgent
+from tests.workers.fakes.timed import FakeTimed
 from workers.agent import request
 from workers.boards import Board
+from workers.effort import CACHES, Bench
+from workers.machine import cpu_device
 
 GPU = Device("rtx-3060-1", "rtx-3060", "RTX 3060", "GPU-1", fingerprint=(("sm", "sm_86"),))
 
@@ -100,3 +104,17 @@ def test_a_board_wears_the_rung_and_its_shares_are_shown(farm) -> None:
         "10.0% of the least limit, copy (limits: copy 0.5 µs)",
         "note: power cap",
     ]
+
+
+@pytest.mark.parametrize("op", SHAPES)
+def test_shapes_that_are_timed_unless_named_outgrow_the_largest_cache(op: str) -> None:
+    """Of 128 MB, as a B200's: copies that fit four of those prove nothing."""
+    board = replace(cpu_device(), fingerprint=(("l2_bytes", str(128 << 20)),))
+    bench = Bench(FakeTimed(), board)
+    name = next(kernel.id for kernel in registry.built_in().values() if kernel.op == op)
+    planned = catalog.expand(_selection((name,), (), (), ()))
+    assert planned
+    for item in planned:
+        plan = registry.kernel(name).plan(item.case)
+        nbytes = sum(buffer.nbytes for buffer in plan.buffers if buffer.given)
+        assert bench.copies_of(nbytes) * nbytes >= CACHES * bench.cache_bytes, item.case.shape
