@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,7 +22,11 @@ from kernels.tiers import Tier
 from workers import backend as backends
 from workers import bundle, packs, selftest
 from workers.backend import Unavailable
+from workers.board_lock import held
+from workers.boards import resource
+from workers.exam import admit
 from workers.interrupt import sigterm_interrupts
+from workers.isolate import Isolated
 from workers.leaving import Limits
 from workers.standalone import Order, run_cases
 from workers.usage import Parser, positive
@@ -226,6 +231,8 @@ def _run(given: argparse.Namespace, found: Catalog | None) -> int:
         print(describe(evidence), flush=True)
 
     try:
+        if left:
+            demand_believed(order)
         unstarted = run_cases(left, order, take)
     finally:
         writer.close()
@@ -233,6 +240,16 @@ def _run(given: argparse.Namespace, found: Catalog | None) -> int:
     if any(verdict.bad for verdict in counts):
         return BAD
     return INTERRUPTED if unstarted else 0
+
+
+def demand_believed(order: Order) -> None:
+    """A GPU passes the exam that others give it, too; FarmError says what it has wrong."""
+    if not resource(order.device):
+        return
+    with held(order.device) as lock, closing(Isolated(holds=lock.descriptor)) as slot:
+        wrong = admit(slot, order.device, order.backend)
+    if wrong:
+        raise FarmError(f"{order.device.slug} isn't believed, and nothing was run: {wrong}")
 
 
 def selection(given: argparse.Namespace) -> Selection:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +19,8 @@ from kernels.catalog import Planned
 from kernels.evidence import Evidence, Verdict
 from kernels.model import Build, Device
 from tests.workers.cases import matvec_case, request_for
-from workers import bundle
+from workers import bundle, command
+from workers.agent import Slot
 from workers.command import describe, first_fitting, main, remaining
 from workers.machine import cpu_device
 from workers.runner import ended
@@ -26,6 +28,7 @@ from workers.standalone import Order, run_cases
 from workers.worth import most_valuable_first
 
 ROOT = Path(__file__).parents[2]
+GPU = Device("rtx-3060-1", "rtx-3060", "RTX 3060", "GPU-1", 1, (("sm", "sm_86"),))
 TWIN = Order("twin", replace(cpu_device(), slots=1))
 
 
@@ -257,3 +260,30 @@ def test_bundle_is_whole_and_goes_on_when_the_run_was_stopped(tmp_path: Path, nu
     assert found.torn == ""
     assert len(found.evidence) == len([first, *rest.splitlines()]) > 0
     assert {line.verdict for line in found.evidence} <= {Verdict.PASS, Verdict.SKIP}
+
+
+@pytest.mark.parametrize("wrong", ["exam: silu_mul/known_wrong was PASS, FAIL is right (no reason)", ""])
+def test_a_gpu_passes_the_exam_before_its_first_case(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    gpu = SimpleNamespace(name="twin", orders=1, devices=lambda: (GPU,))
+    monkeypatch.setattr(command.backends, "backend", lambda name: gpu)
+    examined: list[tuple[Device, str]] = []
+
+    def admit(slot: Slot, device: Device, backend: str) -> str:
+        examined.append((device, backend))
+        return wrong
+
+    monkeypatch.setattr(command, "admit", admit)
+    assert run("matvec/block", "Q4_0", "5x64", "--build", "exact") == (1 if wrong else 0)
+    assert examined == [(GPU, "twin")]
+    assert len(bundle.read(path).evidence) == (0 if wrong else 1)
+    said = f"workers: {GPU.slug} isn't believed, and nothing was run: {wrong}\n" if wrong else ""
+    assert capsys.readouterr().err == said
+    assert run("matvec/block", "Q4_0", "5x64", "--build", "exact") == (1 if wrong else 0)
+    assert len(examined) == (2 if wrong else 1)  # nothing is left to run
+
+
+def test_a_processor_is_not_examined(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "admit", lambda *_: "asked")
+    assert run("matvec/block", "Q4_0", "5x64", "--build", "exact") == 0
