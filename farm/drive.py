@@ -23,7 +23,7 @@ from db.loss import reclaim_all
 from db.session import Database, open_database, open_existing, passwords_in
 from farm import limits, local
 from farm.campaign import Order, order_of, plan, submit
-from farm.cluster import head_file, private
+from farm.cluster import head_file, private, ray_home
 from farm.cluster.head_file import HeadFile
 from farm.gguf_cases import Listed
 from farm.progress import Bar
@@ -194,9 +194,18 @@ def _report(database: Database, row: CampaignRow, way: Way, listed: Sequence[Lis
 
 
 def _run(database: Database, campaign_id: int, here: Sequence[Board], way: Way, bar: Bar) -> CampaignRow:
-    """One wave of boards after the other; compiling needs no Ray, which is for devices that run."""
+    """One wave of boards after the other; compiling needs no Ray, which is for devices that run.
+
+    Nor is there one where its ports would be open to the internet.
+    """
+    exposed = "" if way.without_ray else private.exposed()
+    if exposed:
+        bar.note(
+            f"farm: {exposed}: this campaign runs without Ray, as with --local; where a firewall closes "
+            f"Ray's ports, {ray_home.FIREWALLED}=1 says so"
+        )
     for wave in boards.waves(here):
-        without_ray = way.without_ray or all(board.compiles_only for board in wave)
+        without_ray = way.without_ray or bool(exposed) or all(board.compiles_only for board in wave)
         row = (local.run if without_ray else private.run)(database, campaign_id, wave, bar)
         if not row.is_open:
             break

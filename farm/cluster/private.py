@@ -37,7 +37,6 @@ GLANCE_S = 0.2
 ANSWER_S = 5.0  # between looks at what is left of Ray, where the coordinator doesn't answer
 STOP_S = 10.0  # for the running cases to end at Ctrl-C
 TROUBLE_S = 1.0  # between looks at a database that doesn't answer
-UNLESS = f"{ray_home.FIREWALLED}=1, or use --local"  # where an address here is public
 MAX_DEATHS = 5  # of one board's agents in a campaign; more is a machine that can't run the farm
 
 
@@ -92,8 +91,6 @@ def start_coordinator(ray: Any, url: str, examines: bool = False) -> Any:
 
 def run(database: Database, campaign_id: int, boards: Sequence[Board], bar: Bar) -> CampaignRow:
     """Runs a campaign on a Ray that lives as long as this call; closed, or nothing here can go on with it."""
-    addresses = (ray_home.own_address(), *ray_home.own_addresses())
-    ray_home.refuse_public(addresses, ray_home.is_firewalled(), UNLESS)
     home = state_folder()
     token = ray_home.token_file(home)
     with ray_home.ray_environment(token, home), started(home) as ray:
@@ -109,6 +106,14 @@ def run(database: Database, campaign_id: int, boards: Sequence[Board], bar: Bar)
             raise FarmError(f"{one_line(error)}; farm resume {campaign_id} continues") from None
         finally:
             farm.end()
+
+
+def exposed() -> str:
+    """Why a Ray of its own would be open to the internet; empty where it wouldn't."""
+    if ray_home.is_firewalled():
+        return ""
+    address = ray_home.public_among((ray_home.own_address(), *ray_home.own_addresses()))
+    return f"Ray listens on every interface and this machine's address {address} is public" if address else ""
 
 
 @contextmanager

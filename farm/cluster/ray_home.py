@@ -133,12 +133,17 @@ def refuse_public(addresses: Iterable[str], firewalled: bool, option: str) -> No
 
     `option` is what says that a firewall closes them.
     """
-    public = [address for address in addresses if ipaddress.ip_address(address).is_global]
+    public = public_among(addresses)
     if public and not firewalled:
         raise FarmError(
-            f"Ray listens on every interface and this machine's address {public[0]} is public; "
+            f"Ray listens on every interface and this machine's address {public} is public; "
             f"close Ray's ports there with a firewall and say so with {option}"
         )
+
+
+def public_among(addresses: Iterable[str]) -> str:
+    """The first that the internet may reach; empty for none."""
+    return next((address for address in addresses if ipaddress.ip_address(address).is_global), "")
 
 
 def is_firewalled(environ: Mapping[str, str] = os.environ) -> bool:
