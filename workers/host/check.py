@@ -23,13 +23,14 @@ COMPILERS = 255  # owner of a byte that the compiler keeps for itself
 MARGIN_BYTES = 4096  # how far from shared memory an address is still told as a distance to it
 
 (OUTSIDE, READ_ONLY, UNWRITTEN, RACE_BLOCK, RACE_WARP, RACE_GRID, MISALIGNED,
- BOUNDS, OBJECT, SHIFT, OVERFLOW, DIVISION, LOCAL, PROMISE) = range(1, 15)  # fmt: skip
+ BOUNDS, OBJECT, SHIFT, OVERFLOW, DIVISION, LOCAL, PROMISE, CAST) = range(1, 16)  # fmt: skip
 
 NAMED_LINE = re.compile(r"line (\d+)")  # how the runtime tells where a rule of CUDA was broken
 
 RULES = {
     BOUNDS: "an index outside of its array",
     OBJECT: "an access outside of the array it points into",
+    CAST: "a number that doesn't fit the integer it is cast to",
     SHIFT: "a shift by a negative number or by as many bits as there are",
     OVERFLOW: "a signed integer overflows",
     DIVISION: "an integer division by zero, or one that overflows",

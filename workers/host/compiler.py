@@ -65,7 +65,7 @@ NEWER = {"c++20": "-std=c++20"}  # the runtime itself needs C++17, which takes o
 # Compiled into the text alone, and never linked with what they are made for: the scheduler has their hooks.
 INSTRUMENTS = (
     "-fsanitize=thread,alignment,bounds,object-size,shift-exponent,signed-integer-overflow,"
-    "integer-divide-by-zero",
+    "integer-divide-by-zero,float-cast-overflow",
     "-O3",  # unrolls local arrays into registers before the checks of objects let them escape
     "-g1",  # a place in the code has its line, and the lines it was inlined at
     "-gdwarf-4",  # addr2line takes one file for another in DWARF 5 of some compilers

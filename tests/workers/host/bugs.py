@@ -254,6 +254,13 @@ BUGS = (
         "a shift by a negative number or by as many bits as there are",
     ),
     Bug(
+        "a negative number cast to unsigned",
+        """
+        out[t] = (float)(unsigned int)(x[t] - 100.0f); // BUG
+        """,
+        "a number that doesn't fit the integer it is cast to",
+    ),
+    Bug(
         "an index past int32",
         """
         out[t] = x[((int)x[t] + 2) * 1073741824 & 7]; // BUG

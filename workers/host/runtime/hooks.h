@@ -224,6 +224,7 @@ void __ubsan_handle_alignment_assumption(const void *, unsigned long long addres
 }
 void __ubsan_handle_out_of_bounds(const void *, unsigned long long) { broken_rule(BOUNDS, HERE); }
 void __ubsan_handle_shift_out_of_bounds(const void *, unsigned long long, unsigned long long) { broken_rule(SHIFT, HERE); }
+void __ubsan_handle_float_cast_overflow(const void *, unsigned long long) { broken_rule(CAST, HERE); }
 void __ubsan_handle_divrem_overflow(const void *, unsigned long long, unsigned long long) { broken_rule(DIVISION, HERE); }
 void __ubsan_handle_add_overflow(const void *, unsigned long long, unsigned long long) { broken_rule(OVERFLOW, HERE); }
 void __ubsan_handle_sub_overflow(const void *, unsigned long long, unsigned long long) { broken_rule(OVERFLOW, HERE); }

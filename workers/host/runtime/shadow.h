@@ -6,7 +6,7 @@
 
 #include "faults.h"
 
-enum Kind { OUTSIDE = 1, READ_ONLY, UNWRITTEN, RACE_BLOCK, RACE_WARP, RACE_GRID, MISALIGNED, BOUNDS, OBJECT, SHIFT, OVERFLOW, DIVISION, LOCAL, PROMISE };
+enum Kind { OUTSIDE = 1, READ_ONLY, UNWRITTEN, RACE_BLOCK, RACE_WARP, RACE_GRID, MISALIGNED, BOUNDS, OBJECT, SHIFT, OVERFLOW, DIVISION, LOCAL, PROMISE, CAST };
 
 // A word, or a byte of a word that was once accessed by the byte. The latest write, and the reads since.
 struct Cell {
