@@ -24,6 +24,7 @@ from workers.nvrtc.store import Store
 from workers.state import compile_cache
 
 LOADED_AT_MOST = 512  # modules; then all are let go, and those that are needed come back from their files
+FRESH = re.compile(r"fresh-(\d+)-\d+\.\w+")  # a process's own copy of a file
 UNREAD = "not disassembled on the machine that ran it"
 # Memory of a module's own that a kernel can write and find again: in a cubin, and in PTX.
 STATE = ".nv.global"
@@ -85,6 +86,24 @@ def _as_it_is(content: bytes, symbol: str) -> Code:
     return Code(store.code(digest), symbol, digest, has_state(content), None)
 
 
+def sweep(folder: Path) -> None:
+    """Removes the copies of processes that were killed before they could."""
+    for path in folder.glob("fresh-*"):
+        owner = FRESH.fullmatch(path.name)
+        if owner and not _is_alive(int(owner[1])):
+            path.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
 @dataclass
 class Modules:
     """Entries by file and symbol, a module loaded once; one that keeps state anew for each case."""
@@ -94,6 +113,9 @@ class Modules:
     _fresh: dict[str, Path] = field(default_factory=dict)  # digest -> this case's own copy of the file
     _loads: int = 0
     _serial: Iterator[int] = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        sweep(compile_cache() / "nvrtc")
 
     def begin_case(self) -> None:
         """What keeps state is loaded again from here on."""
@@ -118,7 +140,8 @@ class Modules:
     def _own(self, code: Code) -> Path:
         """A name of its own for the file: a driver that has loaded a path doesn't load it again."""
         if code.digest not in self._fresh:
-            path = code.path.with_name(f"fresh-{os.getpid()}-{next(self._serial)}{code.path.suffix}")
+            name = f"fresh-{os.getpid()}-{next(self._serial)}{code.path.suffix}"
+            path = code.path.with_name(name)
             path.write_bytes(code.path.read_bytes())
             self._fresh[code.digest] = path
         return self._fresh[code.digest]

@@ -16,6 +16,7 @@ NAMES = ("libcuda.so.1", "libcuda.so")
 # CUDA Driver API, CUdevice_attribute.
 MAJOR, MINOR, MULTIPROCESSORS, L2_BYTES, BUS_BITS = 75, 76, 16, 38, 37
 NO_DEVICE = 100
+OLDEST = 11040  # that has all calls made here: cuDeviceGetUuid_v2 came with CUDA 11.4, driver 470
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,17 @@ def library() -> Any:
 def answers(cuda: Any = None) -> Answers:
     """What the driver says of this process; CudaError with its code, OSError where there is no driver.
 
-    cuInit reads CUDA_VISIBLE_DEVICES once: what is changed after that has no effect.
+    cuInit reads CUDA_VISIBLE_DEVICES once: what is changed after that has no effect. A driver older than
+    OLDEST tells its version alone.
     """
     cuda = library() if cuda is None else cuda
-    code = cuda.cuInit(0)
-    if code == NO_DEVICE:
-        return Answers(_number(cuda, "cuDriverGetVersion"), ())
+    version = _number(cuda, "cuDriverGetVersion")
+    code = 0 if version < OLDEST else cuda.cuInit(0)
+    if code == NO_DEVICE or version < OLDEST:
+        return Answers(version, ())
     _demand(code, "cuInit")
     count = _number(cuda, "cuDeviceGetCount")
-    return Answers(_number(cuda, "cuDriverGetVersion"), tuple(_seen(cuda, at) for at in range(count)))
+    return Answers(version, tuple(_seen(cuda, at) for at in range(count)))
 
 
 def _seen(cuda: Any, ordinal: int) -> Seen:

@@ -36,6 +36,10 @@ ANSWER_S = 60.0  # for a driver that wakes eight boards; one that is broken may 
 CUPYS = ("cupy-cuda13x", "cupy-cuda12x")
 RUNTIMES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")
 ELSEWHERE = "; to run on GPUs, go where one is"
+NO_LIBRARY = (
+    "NVML shows boards, but CUDA's library libcuda.so.1 isn't here; a container needs "
+    "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+)
 CUPY_EXTRA = "CuPy isn't installed; ./run pip install -e '.[gpu]'"
 
 
@@ -69,11 +73,15 @@ class Probe:
     def answers(self) -> Answers:
         """The driver's; Unavailable says why there are none."""
         try:
-            return self.ask_driver()
+            answers = self.ask_driver()
         except OSError:
-            raise Unavailable(NO_DRIVER + ELSEWHERE) from None
+            raise Unavailable(NO_LIBRARY if self.system.boards else NO_DRIVER + ELSEWHERE) from None
         except CudaError as error:
             raise Unavailable(f"the driver doesn't answer ({error}); see nvidia-smi") from None
+        if answers.version < libcuda.OLDEST:
+            major, minor = cuda_version(answers.version)
+            raise Unavailable(f"the driver is too old, it knows CUDA {major}.{minor}; install 525 or newer")
+        return answers
 
     def devices(self) -> tuple[Device, ...]:
         """The boards that can be used here, in the mask's order; Unavailable with one line where none can."""
@@ -95,6 +103,7 @@ class Probe:
         if not known:
             self._demand_driver()
         uuids = visible(self.environ, tuple(known), lambda: self.answers)
+        _ = self.answers  # which says why where CUDA can't run what NVML shows
         found = self._nvrtc()
         if not self.installed(CUPYS):
             raise Unavailable(CUPY_EXTRA)

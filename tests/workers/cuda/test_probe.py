@@ -7,6 +7,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pynvml
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from kernels.model import Device
 from tests.workers.fakes.boards import NAMES, NVRTC, FakeNvml, machine, recorded
 from workers.backend import Unavailable
-from workers.cuda import nvml, probe, trouble
+from workers.cuda import libcuda, nvml, probe, trouble
 from workers.cuda.fingerprint import Machine, device_of
 from workers.cuda.libcuda import Answers
 from workers.cuda.nvml import Facts
@@ -163,6 +164,29 @@ def test_where_nothing_can_run_one_line_says_why(name: str, words: str) -> None:
     assert told.startswith("cuda is unavailable because ")
     assert words in told
     assert "\n" not in told
+
+
+def test_a_container_without_cudas_library_offers_no_board() -> None:
+    def away() -> Answers:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    told = why_none(replace(machine("ampere"), ask_driver=away))
+    assert "libcuda.so.1 isn't here; a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility" in told
+
+
+class OldDriver:
+    """libcuda before CUDA 11.4: a call that it lacks is an AttributeError of ctypes."""
+
+    def cuDriverGetVersion(self, number: Any) -> int:
+        number._obj.value = 11020
+        return 0
+
+
+def test_a_driver_without_the_calls_that_are_made_is_too_old() -> None:
+    answers = libcuda.answers(OldDriver())
+    assert answers == Answers(11020, ())
+    told = why_none(replace(machine("none"), nvml=None, ask_driver=lambda: answers))
+    assert told.endswith("the driver is too old, it knows CUDA 11.2; install 525 or newer")
 
 
 def test_a_compiler_too_new_for_the_board_is_said_before_any_job() -> None:
