@@ -13,6 +13,7 @@ DOES = {
     "Q8_0": "*(volatile int *)16 = 1;",
     "Q5_0": "while (true) __threadfence();",
     "Q5_1": "__trap();",
+    "Q6_K": "(void)((volatile const unsigned char *)x)[4 * cols];",
     "Q4_1": "((volatile float *)out)[-1 - (int)threadIdx.x] = 1.0f;",
 }
 
