@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from db.sabotage import Score
-from farm.sabotage_record import Open, Recorded, cases_digest, digest_of
+from farm.sabotage_record import Open, Recorded, cases_of, digest_of
 from kernels import catalog, equivalents, mutants, registry, source
 from kernels.catalog import Selection
 from kernels.declared.catalog import Catalog
@@ -151,7 +151,7 @@ def outcome(tally: Tally, now_us: int, entries: Sequence[Equivalent] | None = No
         equivalents=len(argued),
         survivors=tuple(survivor.mutant for survivor in survivors),
     )
-    left = Open(cases_digest(job), tuple(sorted(argued)), tuple(sorted(same)))
+    left = Open(cases_of(job), tuple(sorted(argued)), tuple(sorted(same)))
     judgements = tuple(tally.judgements)
     return Outcome(score, survivors, tuple(faults), report.seconds, judgements, Recorded(score, left))
 

@@ -294,7 +294,8 @@ def counted(name: str) -> bool:
 def code(path: str, without: tuple[str, ...] = ()) -> str:
     """A module's code without comments, docstrings and formatting: what changes a result and nothing else.
 
-    Assignments to the module's names in `without` are left out too.
+    Nor does it matter which cases there are: methods that say so, which have workloads in their signature,
+    are left out. Assignments to the module's names in `without` are left out too.
     """
     return _code(ast.parse(Path(path).read_text(encoding="utf8")), without) if without else _read(path).code
 
@@ -307,7 +308,20 @@ def _code(tree: ast.Module, without: tuple[str, ...]) -> str:
             and ast.get_docstring(node) is not None
         ):
             node.body = node.body[1:]
+        if isinstance(node, ast.ClassDef):
+            node.body = [inner for inner in node.body if not _says_which_cases(inner)]
     return _dump(tree)
+
+
+def _says_which_cases(node: ast.stmt) -> bool:
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    hints = (node.returns, *(argument.annotation for argument in node.args.args))
+    return any(hint and "Workload" in map(_name, ast.walk(hint)) for hint in hints)
+
+
+def _name(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _assigns(node: ast.stmt, names: tuple[str, ...]) -> bool:

@@ -120,6 +120,22 @@ def test_digest_changes_with_geometry(uncached: None, monkeypatch: pytest.Monkey
     assert source.digest("matvec/coalesced", ("Q4_0",), Build.EXACT) != before
 
 
+def test_digest_counts_no_method_that_says_which_cases_there_are(tmp_path: Path) -> None:
+    """More cases make no line stale: what a kernel does is the same."""
+    told = []
+    body = "class K:\n    size = {}\n"
+    body += "    def quick(self, kinds) -> tuple[Workload, ...]:\n        return {}\n"
+    body += "    def families(self, workload: Workload) -> tuple[str, ...]:\n        return {}\n"
+    body += "    def plan(self, case: Case) -> Plan:\n        return {}\n"
+    different = ((1, 2, 3, 4), (1, 5, 6, 4), (0, 2, 3, 4), (1, 2, 3, 0))
+    for number, values in enumerate(different):
+        path = tmp_path / f"{number}.py"
+        path.write_text(body.format(*values))
+        told.append(source.code(str(path)))
+    assert told[0] == told[1]
+    assert len(set(told)) == 3
+
+
 COUNTED_IN_MATVEC = ["_linear.py", "_launch.py", "kind.py", "block.py"]
 
 

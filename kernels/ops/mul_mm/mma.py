@@ -60,13 +60,14 @@ class Mma(Reference):
         return tuple(name for name in workload.families if name not in too_large)
 
     def quick(self, kinds: tuple[Kind, ...]) -> tuple[Workload, ...]:
-        """Activations that no 16-byte load takes, special scales, one row, and one of 33 blocks."""
+        """Activations that no 16-byte load takes, special scales, one row, and one and seven of 33 blocks."""
         size = kinds[0].elements
         short = Shape.of(rows=6, cols=2 * size, batch=3)
         return (
             Workload(short, ("ordinary", "specials"), layout=Layout(x_offset=4)),
             Workload(Shape.of(rows=1, cols=size, batch=1)),
             Workload(Shape.of(rows=1, cols=33 * size, batch=2)),
+            Workload(Shape.of(rows=7, cols=33 * size, batch=2)),
         )
 
     def refuses(self, case: Case) -> str:
