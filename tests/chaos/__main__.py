@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.chaos.arms import ARMS
 from tests.chaos.runs import Report, Run, play
 from tests.chaos.story import Pace, Stuck
+from workers.interrupt import sigterm_interrupts
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -26,6 +27,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], metavar="TROUBLE", help="may be repeated")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where all is left to be looked at")
     given = parser.parse_args(words)
+    with sigterm_interrupts():  # what was started is ended on the way out
+        return farms(given)
+
+
+def farms(given: argparse.Namespace) -> int:
     chosen = [
         (arm, database)
         for arm in given.arm or ARMS
