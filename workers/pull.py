@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -107,6 +108,7 @@ class StoppingOnSignals:
         if self._asked.is_set():
             raise KeyboardInterrupt
         self._asked.set()
-        print("workers: ends when the running cases have ended", file=sys.stderr, flush=True)
+        # Not by print: this thread may be printing just now, and no stream is entered twice.
+        os.write(2, b"workers: ends when the running cases have ended\n")
         for thread in self._threads:
             thread.agent.stop()

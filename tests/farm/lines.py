@@ -77,10 +77,11 @@ def line_of(
 
 
 def database_with(folder: Path, lines: Iterable[Evidence]) -> str:
-    """The URL of a new database that has these lines."""
-    url = f"sqlite:///{folder / 'farm.db'}"
+    """The URL of a new database that has these lines, all from before they were stored."""
+    url, lines = f"sqlite:///{folder / 'farm.db'}", list(lines)
+    now_us = max(3_000_000, *(line.finished_us for line in lines)) if lines else 0
     database = open_database(url)
     with database.writing() as s:
-        evidence.import_lines(s, lines, now_us=3_000_000)
+        evidence.import_lines(s, lines, now_us)
     database.close()
     return url

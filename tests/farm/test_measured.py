@@ -20,7 +20,7 @@ from kernels.evidence import Verdict
 from kernels.model import Build
 from tests.farm.grids import GPU, capability, matrix_of
 from tests.workers.cases import matvec_case, request_for
-from tests.workers.fakes.cuda_driver import DEVICE, fake_cuda
+from tests.workers.fakes.cuda_driver import DEVICE, FakeDriver, fake_cuda
 from workers import bundle, effort
 from workers.benchmark import bench_case
 from workers.effort import Effort
@@ -85,7 +85,7 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     exact, default = (matvec_case(rows=9, cols=96, build=build) for build in (Build.EXACT, Build.DEFAULT))
     lines = [
         run_case(request_for(exact, "cuda", device=DEVICE), fake_cuda(), cache),
-        bench_case(request_for(default, "cuda", device=DEVICE), fake_cuda(), cache),
+        bench_case(request_for(default, "cuda", device=DEVICE), fake_cuda(FakeDriver(tick_us=1e9)), cache),
     ]
     path.write_text("".join(bundle.lines(lines)), encoding="utf8")
     yield path

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One compile cache for all tests here: texts are the same ones over and over."""
+    """One compile cache for the tests of a file: texts are the same ones, but some have a real compiler."""
     return tmp_path_factory.mktemp("state")
 
 
