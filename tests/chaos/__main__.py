@@ -27,8 +27,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], metavar="TROUBLE", help="may be repeated")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where all is left to be looked at")
     given = parser.parse_args(words)
-    with sigterm_interrupts():  # what was started is ended on the way out
-        return farms(given)
+    try:
+        with sigterm_interrupts():  # what was started is ended on the way out
+            return farms(given)
+    except KeyboardInterrupt:
+        print("ended early; what was printed above holds", flush=True)
+        return 130
 
 
 def farms(given: argparse.Namespace) -> int:
