@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -87,7 +88,7 @@ def up(folder: Path) -> None:
         home = folder / str(number)
         home.mkdir()
         try:
-            took.append(seconds(lambda: farm(home, "up", "--host", "127.0.0.1", "--port", "0")))  # noqa: B023
+            took.append(seconds(partial(farm, home, "up", "--host", "127.0.0.1", "--port", "0")))
         finally:
             farm(home, "down")
     told("s until a head is up", took, UP_S)
@@ -101,7 +102,7 @@ def admitted(folder: Path) -> None:
         for number in range(TURNS):
             began_us = wall_clock()
             worker = world.add(f"worker-{number}", *pull, "--backend", "host")
-            wait_for(lambda: passed_us(database, slug) > began_us, worker)  # noqa: B023
+            wait_for(partial(passed_since, database, slug, began_us), worker)
             took.append((passed_us(database, slug) - began_us) / 1e6)
             assert worker.process is not None
             worker.process.terminate()
@@ -113,6 +114,10 @@ def passed_us(database: Database, slug: str) -> int:
     """When a board last passed an exam; 0 for never."""
     with database.reading() as s:
         return max((one.examined_us or 0 for one in trust.standings(s) if one.device == slug), default=0)
+
+
+def passed_since(database: Database, slug: str, us: int) -> bool:
+    return passed_us(database, slug) > us
 
 
 def listens(url: str) -> bool:

@@ -74,6 +74,11 @@ def read(path: Path) -> Bundle:
     found: list[Evidence] = []
     carried: list[Pack] = []
     for number, text in enumerate(_texts(path), 1):
+        if len(text) > MOST_LINE_BYTES:
+            raise DamagedBundle(
+                f"{path}: line {number}: more than {MOST_LINE_BYTES:,} bytes, the most that a line may have; "
+                "the file is refused"
+            )
         if not text.endswith(b"\n"):
             torn = f"{path}: line {number}: torn after {len(text)} bytes, dropped"
             break
@@ -92,18 +97,11 @@ def read(path: Path) -> Bundle:
 
 
 def _texts(path: Path) -> Iterator[bytes]:
-    """The file's lines with their ends, one at a time; DamagedBundle where one has no end in sight."""
+    """The file's lines with their ends, one at a time; of one that is too long no more than shows it."""
     try:
         with path.open("rb") as file:
-            number = 1
             while text := file.readline(MOST_LINE_BYTES + 1):
-                if len(text) > MOST_LINE_BYTES:
-                    raise DamagedBundle(
-                        f"{path}: line {number}: more than {MOST_LINE_BYTES:,} bytes, the most that a line "
-                        "may have; the file is refused"
-                    )
                 yield text
-                number += 1
     except OSError as error:
         raise FarmError(f"{path}: {error.strerror or error}") from None
 

@@ -64,7 +64,8 @@ class Chosen:
 @click.option(
     "--record",
     type=options.FILE,
-    help="Add scores to this file, and run nothing that it has of today's source, mutants and cases.",
+    help="Add scores to this file, and run nothing that it has of today's source and mutants; cases that "
+    "came since don't count.",
 )
 @options.database
 @options.as_json
