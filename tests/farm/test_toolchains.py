@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from farm.cli import main
 from farm.targets import target_gpus
 from farm.toolchains import Standing, Toolchain, archs, known, standing, with_installed
+from workers.backend import Unavailable
 from workers.nvrtc import library
 from workers.nvrtc.library import Nvrtc
 
@@ -110,7 +111,7 @@ def test_json_says_the_same(without_the_extra: None) -> None:
 def test_the_installed_one_is_marked() -> None:
     try:
         found = library.find()
-    except library.Unavailable as why:
+    except Unavailable as why:
         pytest.skip(str(why))
     result = toolchains()
     assert f"{'.'.join(map(str, found.version))}*" in result.stdout
