@@ -154,7 +154,7 @@ without_venv() {
 
 without_compiler() {
     leg 0 '^Usage: farm' './run farm --help'
-    expect 1 'no C\+\+ compiler; apt-get install g\+\+' './run farm doctor'
+    expect 1 '^missing backend host +there is no C\+\+ compiler' './run farm doctor'
     expect 1 'apt-get install g\+\+' './run farm submit --all-kinds'
     only_line
     local words

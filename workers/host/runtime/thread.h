@@ -79,12 +79,20 @@ float __host_expf(float x) noexcept;
 
 #if defined(HOST_INLINE_SWITCH) && defined(__x86_64__)
 
+// k0 can't mask, but compilers keep spilled pointers in it.
 #ifdef __AVX512F__
-#define HOST_MORE_REGISTERS "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", \
-  "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k1", "k2", "k3", "k4", "k5", "k6", "k7",
+#define HOST_AVX512_REGISTERS "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", \
+  "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7",
 #else
-#define HOST_MORE_REGISTERS
+#define HOST_AVX512_REGISTERS
 #endif
+#ifdef __APX_F__
+#define HOST_APX_REGISTERS "r16", "r17", "r18", "r19", "r20", "r21", "r22", "r23", "r24", "r25", "r26", "r27", "r28", \
+  "r29", "r30", "r31",
+#else
+#define HOST_APX_REGISTERS
+#endif
+#define HOST_MORE_REGISTERS HOST_AVX512_REGISTERS HOST_APX_REGISTERS
 
 inline __attribute__((always_inline)) void __host_switch(__host_context *from, __host_context *to) {
   __asm__ volatile(
