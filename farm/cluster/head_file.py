@@ -15,6 +15,7 @@ from kernels.errors import FarmError
 from workers.state import state_folder
 
 NAME = "head.json"
+ENDED = ("Z", "X")  # a process's states in /proc once it has ended
 
 
 @dataclass(frozen=True)
@@ -75,12 +76,16 @@ def running_on(database: Database) -> HeadFile | None:
 
 
 def born(pid: int) -> int:
-    """When a process started, in ticks since the machine did; 0 for none."""
+    """When a process started, in ticks since the machine did; 0 for none and for one that has ended.
+
+    An ended process stays as a zombie where nobody reaps it, as under the first process of many containers.
+    """
     with suppress(OSError, IndexError, ValueError):
         after_name = (
             Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2]
         )
-        return int(after_name.split()[19])
+        state, *numbers = after_name.split()
+        return 0 if state in ENDED else int(numbers[18])
     return 0
 
 

@@ -68,7 +68,7 @@ limit_memory() {
 peak_mb() {
     [ -n "$cgroup" ] || return 0
     local peak
-    peak=$(cat "$cgroup/memory.max_usage_in_bytes" "$cgroup/memory.peak" 2>/dev/null | head -n 1)
+    peak=$(cat "$cgroup/memory.max_usage_in_bytes" "$cgroup/memory.peak" 2>/dev/null | head -n 1 || true)
     say "memory: at most $((peak >> 20)) MiB at a time, the cache of files included"
 }
 
@@ -92,7 +92,7 @@ enter() {
             [ -z "$own" ] || ip link set lo up
             exec chroot "$root" env -i HOME=/root TERM=dumb LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
                 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-                bash -c "cd /root/kernel-farm && $1"' bash "$1" </dev/null
+                bash -c "cd /root/kernel-farm || exit; $1"' bash "$1" </dev/null
     )
 }
 
@@ -190,9 +190,11 @@ from_a_mirror() {
         mkdir -p "/srv/simple/${name,,}" && mv "$file" "/srv/simple/${name,,}"
     done
     rm -rf .venv /root/.cache'
+    mv "$root/etc/pip.conf" "$root/etc/pip.conf.kept"
     printf '[global]\nindex-url = http://127.0.0.1:%s/simple/\n' "$port" >"$root/etc/pip.conf"
     expect 0 '^Usage: farm' --net "python3 -m http.server --bind 127.0.0.1 --directory /srv $port >/tmp/asked 2>&1 &
         ./run farm --help"
+    mv "$root/etc/pip.conf.kept" "$root/etc/pip.conf"
     local wanted asked
     wanted=$(grep -c '^[a-zA-Z].*==' "$root/root/kernel-farm/requirements.txt")
     asked=$(grep -oE 'GET /simple/[^ ]+\.(whl|tar\.gz)' "$root/tmp/asked" | sort -u | wc -l)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,16 @@ def test_a_pid_that_was_given_to_another_process_is_no_head() -> None:
     head_file.write(mine(born=1))
     assert head_file.running() is None
     assert not head_file.path().exists()
+
+
+def test_a_killed_process_that_nobody_reaped_is_no_head() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as head:
+        head_file.write(mine(pid=head.pid, born=head_file.born(head.pid)))
+        assert head_file.running() is not None
+        head.kill()
+        os.waitid(os.P_PID, head.pid, os.WEXITED | os.WNOWAIT)  # it has ended and stays a zombie
+        assert Path(f"/proc/{head.pid}").exists()
+        assert head_file.running() is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}'])
