@@ -90,9 +90,10 @@ enter() {
                 mount --bind "$cgroup" "$root$inside"
             fi
             [ -z "$own" ] || ip link set lo up
-            exec chroot "$root" env -i HOME=/root TERM=dumb LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+            chroot "$root" env -i HOME=/root TERM=dumb LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
                 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-                bash -c "cd /root/kernel-farm || exit; $1"' bash "$1" </dev/null
+                bash -c "cd /root/kernel-farm || exit; $1" || exit
+            exit 0 # as first process of its namespace this shell has stayed and reaped what others left' bash "$1" </dev/null
     )
 }
 
