@@ -50,6 +50,7 @@ class Column:
     uuid: str
     backend: str
     sm: str  # sm_86; empty for a CPU
+    is_target: bool = False  # a GPU that no board fills
 
     @property
     def place(self) -> tuple[str, str | None]:

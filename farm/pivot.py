@@ -116,7 +116,7 @@ def _columns(
     filled = {device.device_class for device in devices}
     for target in targets:
         if target.device_class not in filled:
-            yield Column(target.device_class, "", target.name, "", "cuda", target.sm)
+            yield Column(target.device_class, "", target.name, "", "cuda", target.sm, is_target=True)
 
 
 def default_backend(device_class: str) -> str:

@@ -183,13 +183,13 @@ def _mark(cell: Cell | None) -> Text:
 
 def _idle_lines(columns: Sequence[Column], cells: dict[tuple[str, str], list[Cell]]) -> Iterator[Text]:
     """Where nothing ran, many columns are one line: a table of dots would say no more."""
-    boards = [column for column in columns if column.device]
+    boards = [column for column in columns if not column.is_target]
     for column in boards:
         count = len(cells[column.device_class, column.backend])
         yield shown(
             f"{NEVER_RUN} {column.device_class}/{column.backend}: none of {count:,} cells was ever run"
         )
-    targets = [column for column in columns if not column.device]
+    targets = [column for column in columns if column.is_target]
     if targets:
         names = ", ".join(_target_words(cells[column.device_class, "cuda"]) for column in targets)
         count = len(cells[targets[0].device_class, "cuda"])

@@ -173,8 +173,8 @@ def _legend() -> str:
 
 
 def _devices(matrix: Matrix) -> str:
-    boards = [column for column in matrix.columns if column.device]
-    targets = [column for column in matrix.columns if not column.device]
+    boards = [column for column in matrix.columns if not column.is_target]
+    targets = [column for column in matrix.columns if column.is_target]
     lines = [_board(column) for column in {c.device: c for c in boards}.values()]
     if targets:
         named = ", ".join(

@@ -135,7 +135,7 @@ def _head(key: Key, with_build: bool) -> str:
 
 
 def _section(column: Column) -> int:
-    return 1 if column.backend == COMPILES_ONLY else 0 if column.device else 2
+    return 1 if column.backend == COMPILES_ONLY else 2 if column.is_target else 0
 
 
 def _heads(columns: Sequence[Column]) -> str:

@@ -18,7 +18,7 @@ from farm.terminal import campaign_line, cells_line, duration, matrix_parts, pri
 from kernels import registry
 from kernels.evidence import Rule, Verdict
 from kernels.model import Device
-from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, GPU, H200, RTX_3060, capability, matrix_of
+from tests.farm.grids import BLOCK, BLOCK_DEFAULT, CPU, CPU_2, GPU, H200, RTX_3060, capability, matrix_of
 from tests.farm.lines import case_of, database_with, line_of
 
 ROW = CampaignRow(1, "{}", Rule.BOUND, 0, 0, 48_000_000, 0, 0, ((Verdict.PASS, 2460),))
@@ -86,6 +86,12 @@ def test_each_build_has_a_table_of_its_own() -> None:
 def test_a_board_and_targets_where_nothing_ran_are_lines() -> None:
     text = printed(matrix_of([capability()], devices=[CPU, GPU], targets=[RTX_3060, H200]))
     assert "· rtx-3060/cuda: none of 1 cells was ever run" in text
+    assert "· 1 GPUs that no board fills, 1 cells each never run: h200" in text
+
+
+def test_a_class_of_several_boards_where_nothing_ran_is_no_target() -> None:
+    text = printed(matrix_of([capability(backend="twin")], devices=[CPU, CPU_2], targets=[H200]))
+    assert "· cpu-x86_64/host: none of 1 cells was ever run" in text
     assert "· 1 GPUs that no board fills, 1 cells each never run: h200" in text
 
 
