@@ -4,10 +4,14 @@
 #   deploy/wireguard.sh head HOST[:PORT]     once, on the head: the network's own configuration; HOST: where peers reach it
 #   deploy/wireguard.sh peer NAME            adds a machine; its configuration goes to stdout, which must not be a terminal
 #   deploy/wireguard.sh forget NAME          takes it out again
+#   deploy/wireguard.sh firewall PORT        nftables' rules that keep Ray on the network; PORT: the head's, 6379 unless farm up was told
 #
 # Then, as root on the head: wg-quick up FOLDER/farm.conf (after a change: wg syncconf farm <(wg-quick strip FOLDER/farm.conf)),
 # and on a machine: install -m 600 NAME.conf /etc/wireguard/farm.conf && wg-quick up farm. Peers reach the head and not each other:
 # Ray's nodes have to, so allow it on the head: sysctl -w net.ipv4.ip_forward=1
+#
+# Ray listens on every interface, and a machine answers for 10.66.0.1 on any of them. So on the head and on each peer, as root:
+# deploy/wireguard.sh firewall 6379 | nft -f -     (again after a reboot; nft delete table inet farm takes them away)
 #
 # FARM_WIREGUARD  the folder; default .farm/wireguard, mode 0700
 # FARM_NET        the network's first three numbers; default 10.66.0
@@ -22,7 +26,7 @@ die() {
     exit "${2:-1}"
 }
 
-usage() { die "want head HOST[:PORT], peer NAME or forget NAME" 2; }
+usage() { die "want head HOST[:PORT], peer NAME, forget NAME or firewall PORT" 2; }
 
 made() { [ -s "$folder/head.key" ] || die "no network in $folder; wireguard.sh head HOST makes one"; }
 
@@ -79,8 +83,36 @@ peer_of() {
     printf 'wireguard.sh: %s is %s.%s; its private key is kept nowhere here\n' "$1" "$net" "$number" >&2
 }
 
+# Ray's ports (farm/cluster/ray_ports.py) are for this machine and for the network; what is forwarded stays within the network.
+# The table is declared first so that it can be flushed: loading it twice changes nothing.
+firewall() {
+    case $1 in *[!0-9]* | ??????*) die "'$1' is no port; want a number up to 65535" 2 ;; esac
+    if [ "$1" -lt 1 ] || [ "$1" -gt 65535 ]; then die "'$1' is no port; want a number up to 65535" 2; fi
+    cat <<END
+table inet farm
+delete table inet farm
+table inet farm {
+    chain input {
+        type filter hook input priority filter; policy accept;
+        iifname != { "lo", "farm" } tcp dport $1 reject with tcp reset
+        iifname != { "lo", "farm" } tcp dport 10002-10999 reject with tcp reset
+    }
+    chain forward {
+        type filter hook forward priority filter; policy accept;
+        iifname "farm" oifname != "farm" drop
+        iifname != "farm" oifname "farm" meta l4proto tcp reject with tcp reset
+        iifname != "farm" oifname "farm" drop
+    }
+}
+END
+}
+
 if [ $# -ne 2 ] || [ -z "$2" ]; then usage; fi
 case $2 in *[!A-Za-z0-9._:-]* | .*) die "'$2': want letters, digits and . _ : -" 2 ;; esac
+if [ "$1" = firewall ]; then
+    firewall "$2"
+    exit
+fi
 command -v wg >/dev/null || die "no wg (Debian, Ubuntu: apt-get install wireguard-tools)"
 umask 077
 mkdir -p "$folder"

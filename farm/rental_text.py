@@ -43,8 +43,9 @@ def head_lines(roads: set[str], head: HeadFile | None) -> list[str]:
         lines.append(f"farm down     # the head that runs here {why}")
     if "ray" in roads:
         lines += ["deploy/wireguard.sh head HOST     # HOST: where machines elsewhere reach this one",
-                  f"sudo wg-quick up {NETWORK} && sudo sysctl -w net.ipv4.ip_forward=1"]  # fmt: skip
-        words += f" --host {PRIVATE}"
+                  f"sudo wg-quick up {NETWORK} && sudo sysctl -w net.ipv4.ip_forward=1",
+                  f"deploy/wireguard.sh firewall {RAY_PORT} | sudo nft -f -"]  # fmt: skip
+        words += f" --host {PRIVATE} --firewalled"
     if "gateway" in roads:
         lines.append(
             "FARM_SECRETS=.farm/tls deploy/secrets.sh HOST     # HOST: where workers reach this machine"

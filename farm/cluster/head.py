@@ -99,14 +99,13 @@ class Head:
             with driver_of(address, database, self._words) as (child, said):
                 while child.poll() is None and process.alive() and not self._stopping.wait(GLANCE_S):
                     if said.ready():
-                        self._publish(database, address, said.gateway)
+                        self._publish(database, address, process.ports(), said.gateway)
                 if child.poll() == driver.FINAL:
                     raise FarmError(said.last())
             return f"Ray's head ended: {process.last_line()}" if not process.alive() else "Ray's driver ended"
 
-    def _publish(self, database: Database, address: str, gateway: str) -> None:
-        pid = os.getpid()
-        ports = rays_own(ray_home.listening_ports(pid), gateway)
+    def _publish(self, database: Database, address: str, open_: tuple[int, ...], gateway: str) -> None:
+        pid, ports = os.getpid(), rays_own(open_, gateway)
         head = HeadFile(pid, head_file.born(pid), address, ports, label_of(database), gateway)
         head_file.write(head)
         LOG.info("ready", address=address, ports=list(ports), database=head.database)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
@@ -78,7 +77,7 @@ class Member:
             node(words, home) as process,
         ):
             process.joined()
-            ports = ray_ports.told(ray_home.listening_ports(os.getpid()))
+            ports = ray_ports.told(process.ports())
             self._say(f"joined {self._words.address}; Ray listens on every interface here, ports {ports}")
             seen = time.monotonic()
             while process.alive() and not self._is_over(GLANCE_S):

@@ -13,9 +13,13 @@ WORKER_PORTS = range(10500, 11000)  # one for each driver, coordinator and agent
 OPTIONS = ("--node-manager-port", "--object-manager-port", "--runtime-env-agent-port")
 
 
-def port_words() -> tuple[str, ...]:
-    """The words that keep `ray start` to these ports; FarmError where too few are free."""
-    chosen = free_ports(len(OPTIONS))
+def node_ports() -> tuple[int, ...]:
+    """Free ones for a node's own processes; FarmError where too few are."""
+    return free_ports(len(OPTIONS))
+
+
+def port_words(chosen: Iterable[int]) -> tuple[str, ...]:
+    """The words that keep `ray start` to these ports."""
     own = (f"{option}={port}" for option, port in zip(OPTIONS, chosen, strict=True))
     return *own, f"--min-worker-port={WORKER_PORTS[0]}", f"--max-worker-port={WORKER_PORTS[-1]}"
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from farm.cluster import ray_home
-from farm.cluster.ray_ports import port_words
+from farm.cluster.ray_ports import node_ports, port_words
 from kernels.errors import FarmError
 
 OBJECT_STORE_BYTES = 80 << 20  # Ray wants 75 MiB; messages are small and don't go through it
@@ -43,7 +43,8 @@ class RayProcess:
         self.log = log
         self._folder = ray_home.make_folder()
         self._from = log.stat().st_size if log.exists() else 0
-        words = (*words, *COMMON, *port_words())
+        self._chosen = node_ports()
+        words = (*words, *COMMON, *port_words(self._chosen))
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *words]
         with log.open("ab") as out:
             self._process = subprocess.Popen(
@@ -69,6 +70,10 @@ class RayProcess:
     def joined(self) -> None:
         """Returns once a node is part of its cluster; FarmError where it isn't taken in."""
         self._until(lambda: b"Ray runtime started" in self._said())
+
+    def ports(self) -> tuple[int, ...]:
+        """On which this process's farm and its Ray listen; those told to Ray may open a little later."""
+        return tuple(sorted({*self._chosen, *ray_home.listening_ports(os.getpid())}))
 
     def alive(self) -> bool:
         return self._process.poll() is None

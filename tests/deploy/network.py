@@ -15,8 +15,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NET = "10.77.0"
-# A board is known by its machine's id, so each host is shown one of its own.
-AS_HOST = 'mount --bind "$1" /etc/machine-id && hostname "$2" && shift 2 && exec "$@"'
+# A board is known by its machine's id, so each host is shown one of its own, as well as
+# what it has in root/.
+AS_HOST = """
+mount --bind machine-id /etc/machine-id
+for each in run etc/wireguard; do [ ! -d "root/$each" ] || mount --bind "root/$each" "/$each"; done
+hostname "$1"; shift; exec "$@"
+"""
 END_S = 60.0
 LISTENING = "0A"  # as /proc/net/tcp writes a state, and addresses
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")
@@ -70,6 +75,10 @@ class Network:
 
     def run(self, name: str, *words: str, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
         """Runs `python -m WORDS…` on a host to its end."""
+        return self.call(name, sys.executable, "-m", *words, timeout_s=timeout_s)
+
+    def call(self, name: str, *words: str, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
+        """Runs any program on a host to its end."""
         return subprocess.run(
             self._words(name, *words),
             **self._setting(name),
@@ -83,8 +92,8 @@ class Network:
         log = self.home(name) / "log"
         with log.open("w") as out:
             process = subprocess.Popen(
-                self._words(name, *words), **self._setting(name), stdout=out, stderr=out, text=True,
-                start_new_session=True,
+                self._words(name, sys.executable, "-m", *words), **self._setting(name), stdout=out,
+                stderr=out, text=True, start_new_session=True,
             )  # fmt: skip
         self._running.append(process)
         return log
@@ -100,15 +109,21 @@ class Network:
             if address not in LOOPBACK
         }
 
-    def close(self) -> None:
-        """Ends what was started, the last first, and takes the network away."""
+    def end(self) -> None:
+        """Ends what was started, the last first."""
         for process in reversed(self._running):
             process.send_signal(signal.SIGINT)
+        for process in reversed(self._running):
             try:
                 process.wait(END_S)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        self._running = []
+
+    def close(self) -> None:
+        """Ends what was started, and takes the network away."""
+        self.end()
         for name in (*self.names, "switch"):
             subprocess.run(["ip", "netns", "delete", self._space(name)], capture_output=True, check=False)
 
@@ -120,8 +135,7 @@ class Network:
 
     def _words(self, name: str, *words: str) -> list[str]:
         enter = ["ip", "netns", "exec", self._space(name), "unshare", "--uts", "--mount"]
-        python = [sys.executable, "-m", *words]
-        return [*enter, "sh", "-ec", AS_HOST, "host", str(self.home(name) / "machine-id"), name, *python]
+        return [*enter, "sh", "-ec", AS_HOST, "host", name, *words]
 
     def _setting(self, name: str) -> dict[str, object]:
         env = {name: value for name, value in os.environ.items() if not name.startswith(("FARM_", "RAY_"))}

@@ -1,4 +1,4 @@
-"""`stranger ADDRESS` connects to every port of a head, speaks to those that are open, and prints JSON."""
+"""`stranger ADDRESS [PORT…]` connects to those ports, or all, speaks to what is open, and prints JSON."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import ssl
 import sys
+from collections.abc import Sequence
 
 PORTS = range(1, 65536)
 AT_ONCE = 400
@@ -41,10 +42,10 @@ async def answer(address: str, port: int, tls: bool) -> str:
     return heard.decode("latin1")
 
 
-async def main(address: str) -> None:
+async def main(address: str, wanted: Sequence[int]) -> None:
     turn = asyncio.Semaphore(AT_ONCE)
-    found = await asyncio.gather(*(is_open(address, port, turn) for port in PORTS))
-    ports = [port for port, there in zip(PORTS, found, strict=True) if there]
+    found = await asyncio.gather(*(is_open(address, port, turn) for port in wanted))
+    ports = [port for port, there in zip(wanted, found, strict=True) if there]
     ways = [(port, tls) for port in ports for tls in (False, True)]
     answers = await asyncio.gather(*(answer(address, *way) for way in ways))
     heard = {f"{port}{' tls' * tls}": said for (port, tls), said in zip(ways, answers, strict=True)}
@@ -52,4 +53,4 @@ async def main(address: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], [int(word) for word in sys.argv[2:]] or PORTS))

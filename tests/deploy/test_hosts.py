@@ -180,4 +180,5 @@ def test_the_ports_that_a_node_told_are_all_that_it_opened(seen: Seen) -> None:
     (told,) = re.findall(r"Ray listens on every interface here, ports ([0-9, ]+) and", log)
     own = set(map(int, told.split(", ")))
     assert own <= set(ray_ports.NODE_PORTS)
+    assert len(own) == len(ray_ports.OPTIONS)
     assert own < seen.open["ray-a"] <= {*own, *ray_ports.WORKER_PORTS}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from farm.cluster.ray_ports import NODE_PORTS, WORKER_PORTS
 from tests.deploy.tools import DEPLOY, said
 
 pytestmark = pytest.mark.skipif(
@@ -51,6 +52,14 @@ def test_numbers_are_given_again_only_when_forgotten(wireguard: Wireguard) -> No
     assert addresses == [["10.66.0.2/24"], ["10.66.0.3/24"], ["10.66.0.2/24"]]
 
 
+def test_the_firewall_closes_rays_ports_and_no_other(wireguard: Wireguard, tmp_path: Path) -> None:
+    rules = wireguard("firewall", "6400").stdout
+    closed = [line.split(" dport ")[1].split()[0] for line in rules.splitlines() if " dport " in line]
+    assert closed == ["6400", f"{NODE_PORTS[0]}-{WORKER_PORTS[-1]}"]
+    assert NODE_PORTS[-1] + 1 == WORKER_PORTS[0]
+    assert not (tmp_path / "net").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
@@ -59,6 +68,8 @@ def test_numbers_are_given_again_only_when_forgotten(wireguard: Wireguard) -> No
         (("head", "a b"), 2, "want letters"),
         (("head", "h:12x"), 2, "is no HOST or HOST:PORT"),
         (("peer", "../x"), 2, "want letters"),
+        (("firewall", "ray"), 2, "'ray' is no port"),
+        (("firewall", "65536"), 2, "'65536' is no port"),
     ],
 )
 def test_bad_words_are_one_line(wireguard: Wireguard, words: tuple[str, ...], code: int, why: str) -> None:

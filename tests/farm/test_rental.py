@@ -131,11 +131,12 @@ def test_a_head_is_started_where_the_roads_lead_unless_it_runs_there() -> None:
     offers = {"cheap": OFFERS["cheap"], "dear": offer("dear", "3.00", "ray")}
     found = plan([*cells("cheap", 3), *cells("dear", 3)], offers, Fraction(9))
     lines = commands(found)
-    assert lines[:4] == [
+    assert lines[:5] == [
         "deploy/wireguard.sh head HOST     # HOST: where machines elsewhere reach this one",
         "sudo wg-quick up .farm/wireguard/farm.conf && sudo sysctl -w net.ipv4.ip_forward=1",
+        "deploy/wireguard.sh firewall 6379 | sudo nft -f -",
         "FARM_SECRETS=.farm/tls deploy/secrets.sh HOST     # HOST: where workers reach this machine",
-        "farm up --host 10.66.0.1 --gateway 0.0.0.0:8443 --cert .farm/tls/gateway.pem "
+        "farm up --host 10.66.0.1 --firewalled --gateway 0.0.0.0:8443 --cert .farm/tls/gateway.pem "
         "--key .farm/tls/gateway.key",
     ]
     (ray,) = [line for line in lines if "ray-worker.yaml" in line]

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from pathlib import Path
 
 import pytest
 
 from farm.cluster import ray_ports
 from farm.cluster.head import rays_own
+from farm.cluster.ray_process import RayProcess
 from kernels.errors import FarmError
 
 
 def test_every_port_of_a_node_is_named_and_within_the_ranges() -> None:
-    words = dict(word.split("=") for word in ray_ports.port_words())
+    words = dict(word.split("=") for word in ray_ports.port_words(ray_ports.node_ports()))
     workers = {"--min-worker-port": "10500", "--max-worker-port": "10999"}
     assert words.keys() == {*ray_ports.OPTIONS, *workers}
     assert workers.items() <= words.items()
     own = {int(words[option]) for option in ray_ports.OPTIONS}
     assert len(own) == len(ray_ports.OPTIONS)
     assert own <= set(ray_ports.NODE_PORTS)
+
+
+@pytest.mark.ray
+def test_a_port_that_is_opened_later_is_named_at_once(tmp_path: Path) -> None:
+    process = RayProcess(("--help",), tmp_path / "log", dict(os.environ))
+    try:
+        assert len(set(process.ports()) & set(ray_ports.NODE_PORTS)) == len(ray_ports.OPTIONS)
+    finally:
+        process.stop()
 
 
 def test_a_port_that_is_taken_is_left_out() -> None:
