@@ -2,12 +2,13 @@
 
 hourly(board, …) -> dollars or None          # of one board, for `farm cost` and `--max-cost` alike
 offers(path) -> tuple[Offer, …]              # of a TOML file, or of the one that comes with the farm
-sky_offers(folder) -> tuple[Offer, …]        # of SkyPilot's catalog, where that is installed
+sky_offers(folder) -> tuple[Offer, …]        # of SkyPilot's catalog, where it has fetched one
 """
 
 from __future__ import annotations
 
 import csv
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -22,7 +23,9 @@ from kernels.errors import FarmError
 from kernels.model import Device
 
 SAID = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*USD/h", re.IGNORECASE)  # FARM_LABELS=price=1.19 USD/h
-SKY_CATALOGS = Path("~/.sky/catalogs")
+SKY_CATALOGS = Path(".sky/catalogs")  # below SKY_RUNTIME_DIR, or at home
+SKY_PROVIDERS = ("aws", "azure", "gcp", "lambda", "runpod", "vast")  # that the tasks in deploy/sky name
+SKY_NAMES = {"A6000": "RTXA6000", "V100-32GB": "V100-SXM2-32GB"}  # of one board at different providers
 ROADS = ("ray", "gateway", "bundle")
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,80}")  # it goes into the commands that a plan prints
 DEAREST = 1000  # dollars an hour: more is a mistake
@@ -90,20 +93,37 @@ def hourly(
     return listed[board.device_class].usd_hour if board.device_class in listed else None
 
 
-def sky_offers(folder: Path = SKY_CATALOGS) -> tuple[Offer, ...]:
-    """Single boards of every provider in SkyPilot's catalog; empty where there is none.
+def sky_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where SkyPilot keeps what it fetched."""
+    return Path(environ.get("SKY_RUNTIME_DIR") or "~").expanduser() / SKY_CATALOGS
 
+
+def sky_offers(folder: Path | None = None) -> tuple[Offer, ...]:
+    """Single boards of the tasks' providers in SkyPilot's newest catalog; empty where there is none.
+
+    A row without a machine is left out: GCP's are the board's price, and its host is another row.
     FarmError names a table that can't be read.
     """
     names = {offer.accelerator.upper(): offer.device_class for offer in offers()}
+    names |= {other: names[name] for other, name in SKY_NAMES.items()}
     known = {target.device_class for target in target_gpus()}
     found = []
-    for path in sorted(folder.expanduser().glob("*/*/vms.csv")):
+    for path in _tables(folder or sky_folder()):
         for row in _rows(path):
             device_class = names.get(row.get("AcceleratorName", "").upper(), "")
-            if device_class in known and row.get("AcceleratorCount", "") in ("1", "1.0"):
+            single = row.get("AcceleratorCount", "") in ("1", "1.0") and row.get("InstanceType", "") != ""
+            if device_class in known and single:
                 found += _sky(row, device_class, path.parent.name)
     return tuple(found)
+
+
+def _tables(folder: Path) -> list[Path]:
+    """Those of the newest schema, v8: SkyPilot leaves the older ones behind with the prices of their day."""
+    versions = [int(path.name[1:]) for path in folder.glob("v*") if path.name[1:].isdecimal()]
+    if not versions:
+        return []
+    paths = [folder / f"v{max(versions)}" / provider / "vms.csv" for provider in SKY_PROVIDERS]
+    return [path for path in paths if path.exists()]
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Has SkyPilot itself read the tasks beside this file, each alone and with what `farm plan` would add. Starts nothing, rents nothing.
+# Has SkyPilot itself read the tasks beside this file, hold them against what each market can do, and place them, alone and with what
+# `farm plan` would add, by tables of nobody's prices; and the names in farm/prices.toml. Starts nothing, rents nothing.
 #
 # FARM_SKY_VENV   SkyPilot's environment, made on first use and renewed when its lock changes; default build/sky in the checkout
 # FARM_PYTHON     what makes it; default python3
@@ -29,4 +30,5 @@ fi
 
 # Its state goes beside it, and neither its own server nor anybody's usage statistics hear of it.
 cd "$root"
-HOME=$venv/home SKYPILOT_DISABLE_USAGE_COLLECTION=1 "$venv/bin/python" "$here/check.py" "${@:-$here}"
+[ $# -gt 0 ] || set -- "$here" farm/prices.toml
+HOME=$venv/home SKYPILOT_DISABLE_USAGE_COLLECTION=1 "$venv/bin/python" "$here/check.py" "$@"

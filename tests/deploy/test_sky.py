@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from farm.prices import ROADS
+from farm.prices import ROADS, SKY_PROVIDERS, offers
 from farm.rental import plan
 from farm.rental_text import TASKS as PLANNED
 from farm.rental_text import commands
@@ -28,11 +28,22 @@ OWN = {
     "RAY_USAGE_STATS_ENABLED",
     "DEBIAN_FRONTEND",
 }  # the shell's, or set there
-WRONG = {
-    "misspelt": "resources: {accelerator: L4, max_hourly_cost: 1, autostop: 5}\nrun: true\n",
-    "dear": "resources: {infra: aws, autostop: 5}\nrun: true\n",
-    "endless": "resources: {infra: aws, max_hourly_cost: 1}\nrun: true\n",
-    "unknown": "resources: {infra: moon, max_hourly_cost: 1, autostop: 5}\nrun: true\n",
+ENDS = "autostop: {idle_minutes: 5, down: true}"
+L4 = "infra: aws, accelerators: 'L4:1'"
+WRONG = {  # a task's resources, and why they are refused
+    "misspelt": ("accelerator: L4, max_hourly_cost: 1, autostop: 5", "did you mean 'accelerators'?"),
+    "dear": (f"{L4}, {ENDS}", "without max_hourly_cost or autostop"),
+    "endless": (f"{L4}, max_hourly_cost: 1", "without max_hourly_cost or autostop"),
+    "unknown": (f"infra: moon, max_hourly_cost: 1, {ENDS}", "moon"),
+    "spotless": (
+        f"infra: lambda, accelerators: 'A10:1', use_spot: true, max_hourly_cost: 1, {ENDS}",
+        "Spot instances are not supported",
+    ),
+    "unstoppable": (
+        "infra: runpod, accelerators: 'RTX4090:1', max_hourly_cost: 1, autostop: 5",
+        "Stopping not supported",
+    ),
+    "cheap": (f"{L4}, max_hourly_cost: 0.1, {ENDS}", "not contain any instances satisfying the request"),
 }
 
 
@@ -45,9 +56,13 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProces
             "no SkyPilot here, so no task was read by it: deploy/sky/check.sh installs it into build/sky"
         )
     wrong = tmp_path_factory.mktemp("wrong")
-    for name, text in WRONG.items():
-        (wrong / f"{name}.yaml").write_text(text)
-    return said(FOLDER / "check.sh", FOLDER, wrong, FARM_SKY_VENV=str(VENV))
+    for name, (text, _) in WRONG.items():
+        (wrong / f"{name}.yaml").write_text(f"resources: {{{text}}}\nrun: 'true'\n")
+    prices = wrong / "prices.toml"
+    prices.write_text('[[offer]]\naccelerator = "RTX2080Ti"\nprovider = "vast"\n')
+    return said(
+        FOLDER / "check.sh", FOLDER, ROOT / "farm/prices.toml", wrong, prices, FARM_SKY_VENV=str(VENV)
+    )
 
 
 def test_skypilot_reads_every_task_also_as_farm_plan_starts_it(
@@ -59,13 +74,20 @@ def test_skypilot_reads_every_task_also_as_farm_plan_starts_it(
         "gateway-worker.yaml": "aws, azure, gcp, lambda, runpod, vast",
         "head.yaml": "aws, azure, gcp",
         "ray-worker.yaml": "aws, azure, gcp, lambda",
+        "prices.toml": str(len(offers())),
     }, read.stderr
+    assert clouds["gateway-worker.yaml"].split(", ") == list(SKY_PROVIDERS)
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_skypilot_refuses_a_wrong_task(read: subprocess.CompletedProcess[str], name: str) -> None:
     assert read.returncode == 1
-    assert f"{name}.yaml: " in read.stderr
+    (line,) = [line for line in read.stderr.splitlines() if line.startswith(f"{name}.yaml: ")]
+    assert WRONG[name][1] in line
+
+
+def test_a_board_by_another_name_than_skypilots_is_refused(read: subprocess.CompletedProcess[str]) -> None:
+    assert "prices.toml: SkyPilot knows no RTX2080Ti at vast" in read.stderr
 
 
 def test_farm_plan_names_tasks_that_are_there() -> None:

@@ -138,6 +138,29 @@ def test_skypilots_catalog_outranks_the_file(tmp_path: Path) -> None:
     assert prices.cheapest(found)["rtx-4090"].spot
 
 
+@pytest.mark.parametrize(
+    ("where", "row"),
+    [
+        ("v7/runpod", "1x,RTX4090,1.0,0.01,"),  # an older schema's, which SkyPilot no longer renews
+        ("v8/gcp", ",RTX4090,1.0,0.01,"),  # the board without its host
+        ("v8/hyperbolic", "1x,RTX4090,1.0,0.01,"),  # SkyPilot can't end a machine there
+    ],
+)
+def test_an_offer_of_skypilots_catalog_that_would_not_hold_is_left_out(
+    tmp_path: Path, where: str, row: str
+) -> None:
+    for folder, line in (("v8/runpod", "1x,RTX4090,1.0,0.69,"), (where, row)):
+        (tmp_path / folder).mkdir(parents=True)
+        text = f"InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice\n{line}\n"
+        (tmp_path / folder / "vms.csv").write_text(text)
+    assert [offer.usd_hour for offer in prices.sky_offers(tmp_path)] == [Fraction("0.69")]
+
+
+def test_skypilots_catalog_is_looked_for_where_skypilot_puts_it(tmp_path: Path) -> None:
+    assert prices.sky_folder({"SKY_RUNTIME_DIR": str(tmp_path)}) == tmp_path / ".sky/catalogs"
+    assert prices.sky_folder({}) == Path.home() / ".sky/catalogs"
+
+
 def test_a_damaged_catalog_of_skypilot_is_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "v7" / "runpod"
     folder.mkdir(parents=True)

@@ -24,6 +24,9 @@ class Node:
 
     def joined(self) -> None: ...
 
+    def ports(self) -> tuple[int, ...]:
+        return ()
+
     def alive(self) -> bool:
         return False
 
