@@ -81,6 +81,9 @@ def submit_and_leave(url: str, order: Order, as_json: bool, found: Catalog | Non
     else:
         click.echo(f"campaign {campaign_id} is stored; every device that joins gets its jobs, farm resume "
                    f"{campaign_id} runs it here")  # fmt: skip
+    if (head := head_file.running()) and head.database != (label := head_file.label_of(database)):
+        click.echo(f"farm: the head here works on {head.database}, and this campaign is in {label}: give it "
+                   "FARM_DB or --db", err=True)  # fmt: skip
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,8 @@ from db.job import jobs_of
 from db.session import Database, open_existing
 from farm import steering
 from farm.campaign import Submitted
+from farm.cluster import head_file
+from farm.cluster.head_file import HeadFile
 from farm.coordinator import Coordinator
 from kernels.errors import FarmError
 from kernels.evidence import Verdict
@@ -93,6 +96,15 @@ def test_a_retry_of_nothing_says_what_there_is(agent, database: Database, submit
     agent.finish(*agent.ask().leases)
     with pytest.raises(FarmError, match="campaign 1 has no job that ended FAIL or CRASH: 6 PASS"):
         steering.retry(database, submitted.campaign_id, (Verdict.FAIL, Verdict.CRASH), 9)
+
+
+def test_a_campaign_that_no_head_here_reads_says_so(farm: Callable[..., Result]) -> None:
+    assert "the head here" not in farm(*SMALL, "--detach").stderr
+    pid = os.getpid()
+    head_file.write(HeadFile(pid, head_file.born(pid), "10.0.0.5:6379", (), "postgresql://farm@db/farm"))
+    stored = farm(*SMALL, "--detach")
+    assert stored.exit_code == 0
+    assert "farm: the head here works on postgresql://farm@db/farm, and this campaign is in" in stored.stderr
 
 
 def test_the_words_and_their_exit_codes(farm: Callable[..., Result]) -> None:
