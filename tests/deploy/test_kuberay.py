@@ -1,6 +1,6 @@
 """kuberay.yaml: pods against Kubernetes' own schema, the RayCluster around them against KubeRay's v1 fields.
 
-KubeRay's CRD is in no package registry: its fields are listed here, as read in its raycluster_types.go of 1.4;
+KubeRay's CRD is in no package registry: its fields are listed here, as read in its 1.4 (raycluster_types.go);
 the file uses none of those that 1.5 brought.
 """
 
