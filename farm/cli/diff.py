@@ -37,7 +37,7 @@ SCHEMA = 1  # of an export that is read
 )
 @click.option(
     "--factor",
-    type=click.FloatRange(1.0, 1e6, min_open=True),
+    type=options.Finite(1.0, 1e6, min_open=True),
     default=difference.FACTOR,
     show_default=True,
     help="By how much a margin must grow.",

@@ -29,11 +29,11 @@ from workers.log import writing_to
     "--firewalled", is_flag=True, help="An address here is public, and a firewall closes Ray's ports."
 )
 @click.option(
-    "--minutes", type=click.FloatRange(0), default=0.0, help="End after so long without a head; 0: never."
+    "--minutes", type=options.Finite(0), default=0.0, help="End after so long without a head; 0: never."
 )
 @click.option(
     "--idle-minutes",
-    type=click.FloatRange(0),
+    type=options.Finite(0),
     default=0.0,
     help="End when no board here had a case for so long; 0: never.",
 )

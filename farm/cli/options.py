@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -50,6 +51,16 @@ class Share(click.ParamType[float]):
         return float(found[1]) / 100
 
 
+class Finite(click.FloatRange):
+    """A number within limits, which nan and inf aren't: nan is neither below the least nor above the most."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found: float = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{found} is no finite number", param, ctx)
+        return found
+
+
 # Argument `min_trust`: a level of db.agreement.LEVELS; empty for all.
 min_trust = click.option(
     "--min-trust",
@@ -71,13 +82,13 @@ catalog = click.option(
 max_cost = click.option(
     "--max-cost",
     "max_usd",
-    type=click.FloatRange(0, min_open=True),
+    type=Finite(0, min_open=True),
     metavar="USD",
     help="Stop leasing when the boards' leases cost that much (farm cost).",
 )
 max_hours = click.option(
     "--max-hours",
-    type=click.FloatRange(0, min_open=True),
+    type=Finite(0, min_open=True),
     metavar="HOURS",
     help="Stop leasing so long after the first lease.",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -26,14 +25,13 @@ from farm.rental_text import commands
 from farm.terminal import console, shown, table
 from kernels import catalog
 from kernels.catalog import Selection
-from kernels.errors import UsageError
 from workers.clock import wall_clock
 
 ASSUMED_US = 200_000  # a case, where no board has run one: 300 a minute
 
 
 @click.command("plan", short_help=__doc__)
-@click.option("--budget", type=click.FloatRange(0, min_open=True), required=True, help="Dollars.")
+@click.option("--budget", type=options.Finite(0, min_open=True), required=True, help="Dollars.")
 @click.option("--device", "glob", metavar="GLOB", help="Only what matches in class or name.")
 @click.option("--prices", "price_file", type=options.FILE, help="A TOML file of offers: docs/DEPLOY.md.")
 @options.as_json
@@ -50,8 +48,6 @@ def plan(budget: float, glob: str | None, price_file: str | None, as_json: bool,
     measured on the class, on other boards, or are assumed, and the plan says which. The budget has room for
     machines that live as long as they may; a start of more than five minutes isn't in it.
     """
-    if not math.isfinite(budget):
-        raise UsageError(f"--budget is {budget:g}; a number of dollars is wanted, over 0")
     offers = offers_of(price_file)
     database = open_existing(url)
     head = head_file.running_on(database)
