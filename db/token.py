@@ -31,7 +31,7 @@ class TokenRow:
 
     id: int
     name: str
-    devices: str  # glob over class, board name, slug and UUID
+    devices: str  # glob over class, slug and UUID
     created_us: int
     expires_us: int
     revoked_us: int | None

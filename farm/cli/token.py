@@ -32,7 +32,7 @@ def token() -> None:
     default="*",
     show_default=True,
     metavar="GLOB",
-    help="By class, board or UUID; for a board that is somebody's already its own slug.",
+    help="By class, slug or UUID; for a board that is somebody's already its own slug.",
 )
 @click.option("--days", type=click.IntRange(1, 366), default=7, show_default=True, help="Until it expires.")
 @options.database

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from db.token import TokenRow
@@ -15,7 +16,6 @@ from kernels import codec
 from kernels.errors import FarmError
 from kernels.evidence import Evidence
 from kernels.model import Device
-from workers.boards import matches
 from workers.protocol import Ask, Complete, Hello, Renew, StaleEpoch
 
 TRUST = "rented"
@@ -169,11 +169,23 @@ class Guarded:
         return replace(message, evidence=tuple(map(marked, message.evidence)))
 
     def _demand_device(self, device: Device) -> None:
-        if not matches(device, self._token.devices):
+        if not covers(self._token.devices, device):
             raise OutOfScope(
                 f"device {device.slug} ({device.device_class}) isn't covered by this token, "
                 f"which is for {self._token.devices}"
             )
+        # Else a token for one class would let a worker file its lines under any other.
+        if device.device_class not in (device.slug, device.slug.rpartition("-")[0]):
+            raise OutOfScope(
+                f"device {device.slug} isn't named for its class, {device.device_class}: "
+                "a slug is the class, - and a piece of the UUID"
+            )
+
+
+def covers(pattern: str, device: Device) -> bool:
+    """Whether a token's glob names a device by class, slug or UUID; its name is whatever its worker says."""
+    words = (device.device_class, device.slug, device.uuid)
+    return any(fnmatchcase(word.lower(), pattern.lower()) for word in words)
 
 
 def _refuse_many(items: Sized, noun: str, most: int) -> None:

@@ -105,11 +105,39 @@ def test_a_token_covers_its_devices_only(door, agent) -> None:
     assert said == "device cpu-test-1 (cpu-test) isn't covered by this token, which is for rtx-*"
 
 
+DEAR = Device("h100-1", "h100", "NVIDIA H100", "GPU-1")
+
+
+@pytest.mark.parametrize(
+    ("board", "why"),
+    [
+        (replace(DEAR, slug="rtx-4090-1"), "device rtx-4090-1 isn't named for its class, h100: "),
+        (replace(DEAR, slug="rtx-4090"), "device rtx-4090 isn't named for its class, h100: "),
+        (replace(DEAR, name="rtx-4090"), "device h100-1 (h100) isn't covered by this token"),
+        (replace(DEAR, device_class="rtx-4090"), "device h100-1 isn't named for its class, rtx-4090: "),
+    ],
+)
+def test_a_token_for_a_class_lets_no_board_say_that_it_is_of_another(door, board: Device, why: str) -> None:
+    status, said = door.post("hello", hello_text(board), door.token(devices="rtx-4090*"))
+    assert (status, said.startswith(why)) == (403, True), said
+
+
+def test_a_worker_files_no_line_under_another_class(door, agent, coordinator: Coordinator) -> None:
+    agent.hello()
+    line = agent.line(agent.ask().leases[0], Verdict.PASS)
+    secret = door.token(devices="rtx-4090*")
+    board = Device("rtx-4090-1", "rtx-4090", "RTX 4090", "uuid-9")
+    epoch = door.caller(secret).hello(Hello("w", board, ("twin",), catalog.digest())).epoch
+    forged = replace(line, device=replace(board, device_class="h100"))
+    status, said = door.post("complete", codec.canonical(Complete("w", epoch, (forged,))), secret)
+    assert (status, said.partition(",")[0]) == (403, "device rtx-4090-1 isn't named for its class")
+
+
 def test_a_line_about_another_device_is_refused(door, agent, coordinator: Coordinator) -> None:
     agent.hello()
     lease = agent.ask().leases[0]
     secret = door.token(devices="rtx-*")
-    board = Device("rtx-1", "rtx-3090", "RTX 3090", "uuid-9")
+    board = Device("rtx-3090-1", "rtx-3090", "RTX 3090", "uuid-9")
     epoch = door.caller(secret).hello(Hello("w", board, ("twin",), catalog.digest())).epoch
     forged = codec.canonical(Complete("w", epoch, (agent.line(lease, Verdict.PASS),)))
     assert door.post("complete", forged, secret)[0] == 403
@@ -185,7 +213,7 @@ def test_too_many_attempts_in_one_message(door, agent) -> None:
 
 
 def test_names_with_sql_in_them_are_names(door, agent, database: Database) -> None:
-    device = replace(agent.device, slug="x", name="'; DROP TABLE job; --", uuid="\"' --")
+    device = replace(agent.device, slug="cpu-test-x", name="'; DROP TABLE job; --", uuid="\"' --")
     caller = door.caller(door.token())
     welcome = caller.hello(Hello("'; DELETE FROM job; --", device, ("twin",), catalog.digest()))
     assert welcome.accepted
