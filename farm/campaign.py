@@ -6,18 +6,19 @@ import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
 from db import blob, campaign, capability, device
 from db.cases import known_inputs, remember_inputs
-from db.cell import Capability, holds_for
+from db.cell import Capability
 from db.job import PlannedCase, Target
 from db.session import Database, Session
 from farm import gguf_cases, user_catalog
 from farm.gguf_cases import Listed
+from farm.lacking import Only, Ran
+from farm.matrix import Row
 from farm.needs import needs
 from farm.workload_file import Left
 from kernels import catalog, codec, inputs, registry, source
@@ -35,14 +36,6 @@ BASE_DEADLINE_S = 30.0
 BENCH_S = 180.0  # for drawing and carrying copies, and for the marks
 TWICE = 0.05  # of a campaign's cases, one in twenty
 MACS_PER_S = 1e6  # what the slowest machine with a numpy twin and an oracle beside it still reaches
-
-
-class Only(StrEnum):
-    """Which cells `--only` keeps, by what the database knows of them."""
-
-    NEVER = "never"  # no evidence at all
-    STALE = "stale"  # evidence, but none of this source
-    BAD = "bad"  # a bad verdict of this source
 
 
 @dataclass(frozen=True)
@@ -214,40 +207,13 @@ def keep(
     """
     if not targets:
         return tuple(planned) if only is Only.NEVER else ()
-    rows: dict[tuple[str, ...], dict[str, list[Capability]]] = {}
-    for row in known:
-        key = row.key
-        cell = (row.device_class, key.backend, key.op, key.kernel, key.kind, key.build)
-        rows.setdefault(cell, {}).setdefault(key.source_digest, []).append(row)
+    ran = Ran(known, sms)
 
     def wanted(case: Case) -> bool:
-        tail = (case.op, case.kernel, case.kind, case.build.value)
-        digest = source_digest(case)
-        for t in targets:
-            cell = rows.get((t.device_class, t.backend, *tail), {})
-            built = rows.get((sms.get(t.device_class, ""), "nvrtc", *tail), {}).get(digest, [])
-            same_code = t.backend == "cuda" and _newest_holds(cell, built)
-            if _is(only, cell, digest) and not (only is Only.STALE and same_code):
-                return True
-        return False
+        row, digest = Row(case.op, case.kernel, case.kind, case.build.value), source_digest(case)
+        return any(ran.lacks(t.device_class, t.backend, row, digest) is only for t in targets)
 
     return tuple(item for item in planned if wanted(item.case))
-
-
-def _newest_holds(by_source: dict[str, list[Capability]], built: Sequence[Capability]) -> bool:
-    """Whether a cell's newest verdict is true of today's source, which compiles to the same code."""
-    ran = max(
-        (row for rows in by_source.values() for row in rows), key=lambda row: row.last_run_us, default=None
-    )
-    return ran is not None and any(holds_for(ran, found) for found in built)
-
-
-def _is(only: Only, by_source: dict[str, list[Capability]], digest: str) -> bool:
-    if only is Only.NEVER:
-        return not by_source
-    if only is Only.STALE:
-        return bool(by_source) and digest not in by_source
-    return any(row.verdict.bad for row in by_source.get(digest, []))
 
 
 def targets_here(selection: str, device: Device, backends: Iterable[str]) -> list[Target]:

@@ -33,7 +33,7 @@ def pivot(
 ) -> Matrix:
     """Every listed claim in every column; the others, and evidence without a claim, only where they ran."""
     capabilities = tuple(capabilities)
-    columns = tuple(_columns(capabilities, devices, targets))
+    columns = tuple(columns_of(capabilities, devices, targets))
     found: defaultdict[tuple[str, str], defaultdict[Row, list[Capability]]]
     found = defaultdict(lambda: defaultdict(list))
     for capability in capabilities:
@@ -102,9 +102,10 @@ class _Elsewhere:
         return self._built.get((row, source_digest, sm))
 
 
-def _columns(
+def columns_of(
     capabilities: Sequence[Capability], devices: Iterable[Device], targets: Iterable[TargetGpu]
 ) -> Iterable[Column]:
+    """A column for each board and backend, and one for each target of a class that no board has."""
     devices = sorted(devices, key=lambda device: (device.device_class, device.slug))
     used: defaultdict[str, set[str]] = defaultdict(set)
     for capability in capabilities:

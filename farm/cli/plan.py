@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import click
 
-from db.pace import Pace, paces
-from db.session import open_existing
+from db import capability, device
+from db.pace import GPU, Pace, paces
+from db.session import Session, open_existing
 from farm import prices
 from farm.cli import options
 from farm.cluster import head_file
-from farm.matrix import Matrix
+from farm.lacking import Only, Ran
+from farm.matrix import Column, Row, matches
+from farm.pivot import columns_of
 from farm.prices import Offer
-from farm.reader import read_matrix
+from farm.reader import source_digest
 from farm.rental import HOUR_US, Plan, Rental, Wanted
 from farm.rental import plan as plan_rentals
 from farm.rental_text import commands
+from farm.targets import target_gpus
 from farm.terminal import console, shown, table
 from kernels import catalog
 from kernels.catalog import Selection
-from workers.clock import wall_clock
+from kernels.errors import UsageError
+from workers.sim.plan import is_simulated
 
 ASSUMED_US = 200_000  # a case, where no board has run one: 300 a minute
 
@@ -52,9 +57,10 @@ def plan(budget: float, glob: str | None, price_file: str | None, as_json: bool,
     database = open_existing(url)
     head = head_file.running_on(database)
     with database.reading() as s:
-        matrix, pace = read_matrix(s, wall_clock()), paces(s)
-    matrix = matrix.of_device(glob) if glob else matrix
-    found = plan_rentals(wanted(matrix, cases_by_cell(), pace), offers, Fraction(str(budget)))
+        columns, ran, pace = gpus(s, glob), capability.cells(s), paces(s)
+    known = Ran(ran, {column.device_class: column.sm for column in columns})
+    wants = wanted({column.device_class for column in columns}, known, pace)
+    found = plan_rentals(wants, offers, Fraction(str(budget)))
     if as_json:
         click.echo(json.dumps(document(found, pace, commands(found, head)), indent=1))
     else:
@@ -67,21 +73,33 @@ def offers_of(price_file: str | None) -> dict[str, Offer]:
     return prices.cheapest(prices.sky_offers() or prices.offers())
 
 
-def cases_by_cell() -> Counter[str]:
-    """How many quick cases a cell, OP/KERNEL/KIND/BUILD, is made of."""
-    return Counter(
-        f"{one.case.op}/{one.case.kernel}/{one.case.kind}/{one.case.build.value}"
-        for one in catalog.expand(Selection())
-    )
+def gpus(s: Session, glob: str | None) -> tuple[Column, ...]:
+    """GPUs' columns: of boards that were here, and of the farm's targets; UsageError where none matches."""
+    boards = [seen.device for seen in device.devices(s) if not is_simulated("", seen.device.slug)]
+    columns = [column for column in columns_of((), boards, target_gpus()) if column.backend == GPU]
+    found = tuple(column for column in columns if not glob or matches(column, glob))
+    if not found:
+        known = ", ".join(sorted({column.device_class for column in columns}))
+        raise UsageError(f"no GPU matches {glob!r}; there are {known}")
+    return found
 
 
-def wanted(matrix: Matrix, cases: Mapping[str, int], pace: Mapping[str, Pace]) -> Iterable[Wanted]:
-    """The cells of GPUs, by class, that nobody ran or whose source has changed."""
-    for cell in matrix.by_class().cells:
-        stale = "stale" in cell.flags
-        name = f"{cell.op}/{cell.kernel}/{cell.kind}/{cell.build}"
-        if cell.backend == "cuda" and (stale or cell.verdict is None) and cases.get(name):
-            yield Wanted(cell.device_class, name, stale, cases[name] * case_us(cell.device_class, pace))
+def wanted(classes: Collection[str], ran: Ran, pace: Mapping[str, Pace]) -> Iterable[Wanted]:
+    """The cells of those classes that nobody ran or whose source has changed."""
+    cells = quick_cells()
+    digests = {row: source_digest(row) for row in cells}
+    for device_class in sorted(classes):
+        each_us = case_us(device_class, pace)
+        for row, cases in cells.items():
+            lacking = ran.lacks(device_class, GPU, row, digests[row])
+            if lacking in (Only.NEVER, Only.STALE):
+                yield Wanted(device_class, "/".join(row), lacking is Only.STALE, cases * each_us)
+
+
+def quick_cells() -> Counter[Row]:
+    """How many quick cases each cell is made of."""
+    planned = (one.case for one in catalog.expand(Selection()))
+    return Counter(Row(case.op, case.kernel, case.kind, case.build.value) for case in planned)
 
 
 def case_us(device_class: str, pace: Mapping[str, Pace]) -> int:

@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from farm import user_catalog, workload_file
-from farm.campaign import TWICE, GgufFile, Only, Order, Workloads, not_run
+from farm.campaign import TWICE, GgufFile, Order, Workloads, not_run
 from farm.cli import options
 from farm.drive import Way, submit_and_finish, submit_and_leave
 from farm.gguf_cases import DEFAULT_ROWS
+from farm.lacking import Only
 from kernels import registry
 from kernels.catalog import DEFAULT_SEEDS, NO_KIND, Selection
 from kernels.errors import FarmError, UsageError

@@ -12,7 +12,8 @@ from db.cases import known_inputs
 from db.cell import Capability, CellKey
 from db.job import Target, jobs_of
 from db.session import Database
-from farm.campaign import Only, Order, Submitted, deadline_s, keep, plan, source_digest, targets_here
+from farm.campaign import Order, Submitted, deadline_s, keep, plan, source_digest, targets_here
+from farm.lacking import Only
 from kernels import catalog, codec, source
 from kernels.catalog import Selection
 from kernels.errors import UsageError

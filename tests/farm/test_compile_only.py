@@ -12,7 +12,8 @@ from click.testing import Result
 from db.job import JobRow, Target, jobs_of
 from db.session import Database
 from farm import build_text
-from farm.campaign import Only, Order, keep, one_per_source, plan, submit, target, targets_here
+from farm.campaign import Order, keep, one_per_source, plan, submit, target, targets_here
+from farm.lacking import Only
 from farm.terminal import cells_line
 from kernels import codec, source
 from kernels.built import BuildRecord
