@@ -28,7 +28,8 @@ SKY_PROVIDERS = ("aws", "azure", "gcp", "lambda", "runpod", "vast")  # that the 
 SKY_NAMES = {"A6000": "RTXA6000", "V100-32GB": "V100-SXM2-32GB"}  # of one board at different providers
 ROADS = ("ray", "gateway", "bundle")
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,80}")  # it goes into the commands that a plan prints
-DEAREST = 1000  # dollars an hour: more is a mistake
+CHEAPEST, DEAREST = Fraction("0.001"), 1000  # dollars an hour: less or more is a mistake
+FIELDS = ("device_class", "accelerator", "usd_hour", "provider", "road", "spot", "source")
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _sky(row: Mapping[str, str], device_class: str, provider: str) -> list[Offer
     return [
         Offer(device_class, name, Fraction(price), provider, road_of(provider), spot, source)
         for price, spot in prices
-        if re.fullmatch(r"\d+(\.\d+)?", price) and 0 < Fraction(price) < DEAREST
+        if re.fullmatch(r"\d+(\.\d+)?", price) and CHEAPEST <= Fraction(price) < DEAREST
     ]
 
 
@@ -154,6 +155,8 @@ def road_of(provider: str) -> str:
 def _offer(entry: Any, where: str) -> Offer:
     if not isinstance(entry, dict):
         raise FarmError(f"{where} is no table")
+    if unknown := sorted(set(entry) - set(FIELDS)):
+        raise FarmError(f"{where}: no field is called {unknown[0]!r}; there are {', '.join(FIELDS)}")
     texts = {}
     for name in ("device_class", "accelerator", "provider"):
         texts[name] = entry.get(name, "")
@@ -162,9 +165,10 @@ def _offer(entry: Any, where: str) -> Offer:
                 f"{where}: {name} is {entry.get(name)!r}; a name of letters, digits and . _ : - is wanted"
             )
     price = entry.get("usd_hour")
-    if isinstance(price, bool) or not isinstance(price, int | float) or not 0 < price < DEAREST:
+    if isinstance(price, bool) or not isinstance(price, int | float) or not CHEAPEST <= price < DEAREST:
         raise FarmError(
-            f"{where}: usd_hour is {price!r}; dollars an hour are wanted, over 0 and below {DEAREST}"
+            f"{where}: usd_hour is {price!r}; dollars an hour are wanted, {float(CHEAPEST)} or more and "
+            f"below {DEAREST}"
         )
     road = entry.get("road", road_of(texts["provider"]))
     if road not in ROADS:

@@ -22,7 +22,7 @@ def gateway(host: str, port: int, cert: str, key: str, behind_proxy: bool, url: 
     """Lets workers in that don't join Ray: the agent's four calls over HTTPS, a token for each worker.
 
     \b
-    farm token new bench-3090 --device 'rtx-3090*' > bench.token
+    farm token new bench-3090 --device rtx-3090 --output bench.token
     farm gateway --host 10.0.0.5 --cert farm.pem --key farm.key
     farm submit --all-kinds --detach
 

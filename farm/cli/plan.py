@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from db import capability, device
+from db import capability, device, token
 from db.pace import GPU, Pace, paces
 from db.session import Session, open_existing
 from farm import prices
@@ -24,7 +24,7 @@ from farm.prices import Offer
 from farm.reader import source_digest
 from farm.rental import HOUR_US, Plan, Rental, Wanted
 from farm.rental import plan as plan_rentals
-from farm.rental_text import commands
+from farm.rental_text import NETWORK, commands
 from farm.targets import target_gpus
 from farm.terminal import console, shown, table
 from kernels import catalog
@@ -58,19 +58,36 @@ def plan(budget: float, glob: str | None, price_file: str | None, as_json: bool,
     head = head_file.running_on(database)
     with database.reading() as s:
         columns, ran, pace = gpus(s, glob), capability.cells(s), paces(s)
-    known = Ran(ran, {column.device_class: column.sm for column in columns})
-    wants = wanted({column.device_class for column in columns}, known, pace)
+        taken = {row.name for row in token.tokens(s)} | peers()
+    sms = {column.device_class: column.sm for column in columns}
+    if price_file and not glob:
+        tell_unknown(price_file, offers, sms)
+    wants = wanted(sms, Ran(ran, sms), pace)
     found = plan_rentals(wants, offers, Fraction(str(budget)))
+    lines = commands(found, head, taken)
     if as_json:
-        click.echo(json.dumps(document(found, pace, commands(found, head)), indent=1))
+        click.echo(json.dumps(document(found, pace, lines), indent=1))
     else:
-        show(found, pace, commands(found, head))
+        show(found, pace, lines)
 
 
 def offers_of(price_file: str | None) -> dict[str, Offer]:
     if price_file:
         return prices.cheapest(prices.offers(Path(price_file)))
     return prices.cheapest(prices.sky_offers() or prices.offers())
+
+
+def tell_unknown(price_file: str, offers: Iterable[str], known: Collection[str]) -> None:
+    """Says which classes of a price file no GPU has: a misspelt one would just not be in the plan."""
+    if unknown := sorted(set(offers) - set(known)):
+        there = ", ".join(sorted(known))
+        told = f"no GPU here or among the targets is a {' or '.join(unknown)}; there are {there}"
+        click.echo(f"farm: {price_file}: {told}", err=True)
+
+
+def peers() -> set[str]:
+    """Names that machines of the private network have, where deploy/wireguard.sh made one here."""
+    return {path.stem for path in Path(NETWORK).parent.glob("*.peer")}
 
 
 def gpus(s: Session, glob: str | None) -> tuple[Column, ...]:
@@ -127,7 +144,9 @@ def show(found: Plan, pace: Mapping[str, Pace], lines: Sequence[str]) -> None:
     out.print(grid)
     cells = sum(len(rental.cells) for rental in found.rentals)
     dollars = f"{float(found.usd):.2f} USD as reckoned, {float(found.most_usd):.2f} at most"
-    out.print(shown(f"{cells:,} cells for {dollars}; --json names them"))
+    sources = ", ".join(sorted({rental.offer.source or "given" for rental in found.rentals}))
+    whose = f"; prices: {sources}" if sources else ""
+    out.print(shown(f"{cells:,} cells for {dollars}{whose}; --json names them"))
     for what, names in (("no offer", found.unoffered), ("no money left", found.unaffordable)):
         if names:
             out.print(shown(f"{what}: " + ", ".join(f"{name} ({count:,} cells)" for name, count in names)))

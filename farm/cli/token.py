@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -12,7 +18,7 @@ from db import token as tokens
 from db.session import open_database, open_existing
 from farm.cli import options
 from farm.terminal import console, shown, table
-from kernels.errors import UsageError
+from kernels.errors import FarmError, UsageError
 from workers.clock import wall_clock
 
 DAY_US = 86_400_000_000
@@ -35,18 +41,38 @@ def token() -> None:
     help="By class, slug or UUID; for a board that is somebody's already its own slug.",
 )
 @click.option("--days", type=click.IntRange(1, 366), default=7, show_default=True, help="Until it expires.")
+@click.option("--output", type=options.FILE, help="Write it to a new file of mode 0600, not to stdout.")
 @options.database
-def new(name: str, glob: str, days: int, url: str) -> None:
+def new(name: str, glob: str, days: int, output: str | None, url: str) -> None:
     """Make a token and print it to stdout, this once: only its digest is kept."""
     if not NAME.fullmatch(name):
         raise UsageError(f"token name {name!r}: want 1 to 64 letters, digits and _ . -")
     if not glob or len(glob) > 128:
         raise UsageError(f"--device {glob[:40]!r}: want a glob of 1 to 128 characters")
     now = wall_clock()
-    with open_database(url).writing() as s:
+    with secret_file(output) as file, open_database(url).writing() as s:
         secret = tokens.create(s, name, devices=glob, now_us=now, expires_us=now + days * DAY_US)
-    click.echo(secret)
-    click.echo(f"farm: token {name} for {glob}, {days} days; keep it in a file of mode 0600", err=True)
+        click.echo(secret, file)
+    kept = f"it is in {output}" if output else "keep it in a file of mode 0600"
+    click.echo(f"farm: token {name} for {glob}, {days} days; {kept}", err=True)
+
+
+@contextmanager
+def secret_file(output: str | None) -> Iterator[TextIO]:
+    """A new file that its owner alone can read, gone where nothing came of it; without a name, stdout."""
+    if not output:
+        yield sys.stdout
+        return
+    try:
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise FarmError(f"{output}: {error.strerror}; name a file that isn't there yet") from None
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf8") as file:
+            yield file
+    except BaseException:
+        Path(output).unlink()
+        raise
 
 
 @token.command("list")

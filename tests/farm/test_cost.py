@@ -101,6 +101,17 @@ def test_the_farms_own_prices_are_of_target_boards_and_say_whose_they_are() -> N
         ("[[offer]", "p.toml: "),
         ("[[offer]]\naccelerator='A'\nusd_hour=1\nprovider='x'", "offer 1: device_class is None"),
         ("[[offer]]\ndevice_class='a'\naccelerator='A'\nusd_hour=-1\nprovider='x'", "usd_hour is -1"),
+        ("[[offer]]\ndevice_class='a'\naccelerator='A'\nprovider='x'", "usd_hour is None"),
+        ("[[offer]]\ndevice_class='a'\naccelerator='A'\nusd_hour=nan\nprovider='x'", "usd_hour is nan"),
+        (
+            "[[offer]]\ndevice_class='a'\naccelerator='A'\nusd_hour=1e-320\nprovider='x'",
+            "0.001 or more and below",
+        ),
+        ("[[offer]]\ndevice_class='a'\naccelerator='A'\nusd_hour='1'\nprovider='x'", "usd_hour is '1'"),
+        (
+            "[[offer]]\ndevice_class='a'\naccelerator='A'\nusd_hour=1\nprovider='x'\nusd_hours=2",
+            "no field is called 'usd_hours'; there are device_class, ",
+        ),
         (
             "[[offer]]\ndevice_class='a'\naccelerator='A'\nusd_hour=1\nprovider='x'\nroad='sea'",
             "road is 'sea'",

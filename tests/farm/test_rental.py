@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from farm.cluster.head_file import HeadFile
 from farm.prices import Offer
 from farm.rental import HOUR_US, START_US, STOP_MINUTES, Plan, Wanted, plan
 from farm.rental_text import commands
+from tests.deploy.tools import ROOT
 from tests.farm.lines import database_with
 
 
@@ -111,7 +114,7 @@ def test_whatever_the_machines_do_the_budget_holds(kinds, count, case_us, budget
 def test_each_class_has_a_capped_campaign_for_its_stale_cells_and_one_for_those_never_run() -> None:
     mixed = [*cells("cheap", 2), *cells("cheap", 3, stale=False), *cells("dear", 1)]
     lines = commands(plan(mixed, OFFERS, Fraction(30)))
-    submits = [line.partition("     # ")[::2] for line in lines if line.startswith("farm submit")]
+    submits = [line.partition(" &&     # ")[::2] for line in lines if line.startswith("farm submit")]
     head = "farm submit --all-kinds --backend cuda --device"
     assert submits == [
         (f"{head} cheap --only never --max-cost 0.0050 --detach", "3 cells"),
@@ -131,11 +134,12 @@ def test_a_head_is_started_where_the_roads_lead_unless_it_runs_there() -> None:
     offers = {"cheap": OFFERS["cheap"], "dear": offer("dear", "3.00", "ray")}
     found = plan([*cells("cheap", 3), *cells("dear", 3)], offers, Fraction(9))
     lines = commands(found)
-    assert lines[:5] == [
-        "deploy/wireguard.sh head HOST     # HOST: where machines elsewhere reach this one",
+    assert lines[:6] == [
+        "# FARM_HOST=NAME first: by which machines elsewhere reach this one",
+        'deploy/wireguard.sh head "${FARM_HOST:?}"',
         "sudo wg-quick up .farm/wireguard/farm.conf && sudo sysctl -w net.ipv4.ip_forward=1",
         "deploy/wireguard.sh firewall 6379 | sudo nft -f -",
-        "FARM_SECRETS=.farm/tls deploy/secrets.sh HOST     # HOST: where workers reach this machine",
+        'FARM_SECRETS=.farm/tls deploy/secrets.sh "${FARM_HOST:?}"',
         "farm up --host 10.66.0.1 --firewalled --gateway 0.0.0.0:8443 --cert .farm/tls/gateway.pem "
         "--key .farm/tls/gateway.key",
     ]
@@ -143,9 +147,9 @@ def test_a_head_is_started_where_the_roads_lead_unless_it_runs_there() -> None:
     assert "WIREGUARD=$(cat farm-dear.conf) sky launch" in ray
     assert "--env HEAD=10.66.0.1:6379 --secret TOKEN --secret WIREGUARD " in ray
     there = commands(found, head_at("10.66.0.1:7000", "https://0.0.0.0:9443"))
-    assert there[0].startswith("farm submit ")
+    assert there[1].startswith("farm token new farm-cheap ")
     assert any("--env HEAD=10.66.0.1:7000 " in line for line in there)
-    assert any("--env GATEWAY=https://HOST:9443 " in line for line in there)
+    assert any('--env GATEWAY=https://"${FARM_HOST:?}":9443 ' in line for line in there)
     for head, why in (
         (head_at("10.66.0.1:6379", ""), "has no gateway"),
         (
@@ -153,7 +157,7 @@ def test_a_head_is_started_where_the_roads_lead_unless_it_runs_there() -> None:
             "is at 192.168.1.2:6379, and not at 10.66.0.1, ",
         ),
     ):
-        assert commands(found, head)[0].startswith(f"farm down     # the head that runs here {why}")
+        assert commands(found, head)[1].startswith(f"farm down     # the head that runs here {why}")
     bundle = commands(plan(cells("x", 2), {"x": offer("x", "0.10", "bundle")}, Fraction(2)))
     assert bundle[0] == "# x: its bundle begins the whole catalog, the most valuable cases first"
 
@@ -163,9 +167,67 @@ def test_what_ends_the_machines_names_them_alone() -> None:
     assert commands(plan(cells("cheap", 3), OFFERS, Fraction(1)))[-1].startswith("sky down farm-cheap ")
 
 
+def test_a_machine_is_called_as_none_is_yet() -> None:
+    found = plan([*cells("cheap", 3), *cells("dear", 3)], OFFERS, Fraction(9))
+    lines = commands(found, taken={"farm-cheap", "farm-cheap-2"})
+    assert lines[-1].startswith("sky down farm-cheap-3 farm-dear ")
+    named = [line for line in lines if re.search(r"farm-cheap\b(?!-3)", line)]
+    assert named == []
+
+
+TOOLS = {
+    "farm": 'echo "farm $*" >>said\n[ "$1" != token ] || exec "$PYTHON" -m farm "$@"',
+    "sky": 'echo "sky $1 $3 $TOKEN" >>said',
+    "sudo": 'echo "sudo $1" >>said',
+    "openssl": "exit 1",
+}
+
+
+def run_commands(folder: Path, lines: list[str], **environ: str) -> subprocess.CompletedProcess[str]:
+    """As somebody pastes them; `farm` makes tokens, and notes all else as the others do."""
+    (folder / "bin").mkdir(exist_ok=True)
+    for name, script in TOOLS.items():
+        (folder / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / "bin" / name).chmod(0o755)
+    own = {"PATH": f"{folder}/bin:/usr/bin:/bin", "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        ["bash", "-s"], input="\n".join(lines), env=own | environ, cwd=folder, capture_output=True, text=True
+    )
+
+
+def test_commands_that_are_run_twice_or_without_a_host_rent_nothing(tmp_path: Path) -> None:
+    found = plan([*cells("cheap", 2), *cells("cheap", 3, stale=False)], OFFERS, Fraction(1))
+    lines = commands(found, head_at("10.0.0.1:6379", "https://0.0.0.0:8443"))
+    environ = {"FARM_DB": f"sqlite:///{tmp_path}/farm.db", "FARM_HOST": "farm.example.org"}
+    (tmp_path / ".farm/tls").mkdir(parents=True)
+    (tmp_path / ".farm/tls/gateway.pem").write_text("a certificate")
+    first = run_commands(tmp_path, lines, **environ)
+    secret = (tmp_path / "farm-cheap.token").read_text().strip()
+    assert (tmp_path / "farm-cheap.token").stat().st_mode & 0o777 == 0o600
+    heads = [
+        " ".join(line.split()[: 4 if "launch" in line else 3])
+        for line in (tmp_path / "said").read_text().splitlines()
+    ]
+    assert heads == [
+        "farm token new", "farm submit --all-kinds", "farm submit --all-kinds",
+        f"sky launch farm-cheap {secret}", "farm status --watch", "farm cost", "sky down",
+    ], first.stderr  # fmt: skip
+    (tmp_path / "said").unlink()
+    again = run_commands(tmp_path, lines, **environ)
+    assert "farm: farm-cheap.token: File exists; name a file that isn't there yet" in again.stderr
+    assert (tmp_path / "farm-cheap.token").read_text().strip() == secret
+    assert "launch" not in (tmp_path / "said").read_text()
+    assert "submit" not in (tmp_path / "said").read_text()
+    del environ["FARM_HOST"]
+    fresh = commands(found, head_at("10.0.0.1:6379", "https://0.0.0.0:8443"), taken={"farm-cheap"})
+    unset = run_commands(tmp_path, fresh, **environ)
+    assert "FARM_HOST: parameter null or not set" in unset.stderr
+    assert "launch" not in (tmp_path / "said").read_text()
+
+
 def test_the_commands_name_a_token_for_a_worker_outside() -> None:
     lines = commands(plan(cells("cheap", 3), OFFERS, Fraction(1)))
-    assert any(line.startswith("(umask 077; farm token new farm-cheap --device 'cheap*'") for line in lines)
+    assert "farm token new farm-cheap --device cheap --days 1 --output farm-cheap.token &&" in lines
     (launch,) = [line for line in lines if "deploy/sky/gateway-worker.yaml" in line]
     assert launch.startswith("TOKEN=$(cat farm-cheap.token) sky launch ")
     assert " --secret TOKEN " in launch
@@ -185,6 +247,19 @@ def test_the_command_plans_for_every_target_that_nobody_ran(tmp_path: Path) -> N
     assert "sky launch -c farm-rtx-3060 " in text
     assert "\nto run:\n" in text
     assert "; --json names them\n" in text
+
+
+def test_a_price_file_of_classes_that_nobody_knows_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    named = "accelerator='A'\nprovider='vast'\nusd_hour=0.1\nsource='today'"
+    path.write_text(f"[[offer]]\ndevice_class='rtx3060'\n{named}\n[[offer]]\ndevice_class='t4'\n{named}\n")
+    words = ["plan", "--db", database_with(tmp_path, []), "--budget", "1", "--prices", str(path)]
+    said = CliRunner().invoke(main, words)
+    assert said.stderr.startswith(
+        f"farm: {path}: no GPU here or among the targets is a rtx3060; there are a10, "
+    )
+    assert said.stderr.count("\n") == 1
+    assert "; prices: today; --json names them\n" in said.stdout
 
 
 @pytest.mark.parametrize("budget", ["0", "-1", "nan", "inf", "1e400", "ten"])
