@@ -2,12 +2,14 @@
 
 see(s, device, now_us)            # at a hello, and for every line that names it
 devices(s) -> tuple[DeviceRow, ...]
+states(s, slugs) -> {slug: ((when first seen, Device), ...)}
 rented(s, slugs) -> {slug, …}
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -69,6 +71,16 @@ def devices(s: Session) -> tuple[DeviceRow, ...]:
         DeviceRow(codec.decode(Device, json.loads(text)), first, last)
         for text, first, last in s.execute(query)
     )
+
+
+def states(s: Session, slugs: Iterable[str]) -> dict[str, tuple[tuple[int, Device], ...]]:
+    """What boards were like from time to time: when each state was first seen, the earliest first."""
+    columns = (fingerprint.c.device, fingerprint.c.first_seen_us, fingerprint.c.device_json)
+    query = sa.select(*columns).where(fingerprint.c.device.in_(sorted(slugs)))
+    found: defaultdict[str, list[tuple[int, Device]]] = defaultdict(list)
+    for slug, seen_us, text in s.execute(query.order_by(fingerprint.c.first_seen_us)):
+        found[slug].append((seen_us, codec.decode(Device, json.loads(text))))
+    return {slug: tuple(known) for slug, known in found.items()}
 
 
 def newest(s: Session, slug: str) -> Device:

@@ -1,13 +1,16 @@
 """How long leases held their boards: what a price by the hour is multiplied by.
 
 held(s, now_us) -> tuple[Held, …]      # every microsecond of a board that was leased, once
+
+Nobody saw the end of a lease whose worker or coordinator was gone: it counts for `UNSEEN_US` at most from
+when its board was last heard of in that epoch, however much later somebody looks.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +19,9 @@ import sqlalchemy as sa
 from db.cases import case_of
 from db.session import Session
 from db.tables import attempt, cases, device, job
+
+UNSEEN_US = 900_000_000  # a rented worker gives a coordinator that is silent up after ten minutes
+SEEN_ENDS = ("done", "returned")  # states of attempts whose end somebody told
 
 
 @dataclass(frozen=True)
@@ -32,24 +38,41 @@ class Held:
     charged_us: int = 0  # of the time that it held its board
 
 
-def held(s: Session, now_us: int, campaign_id: int | None = None, since_us: int = 0) -> tuple[Held, ...]:
+def held(
+    s: Session, now_us: int, campaign_id: int | None = None, since_us: int = 0, epoch: int = 0
+) -> tuple[Held, ...]:
     """The leases of all campaigns, or what of the boards' time one campaign's had; live ones up to now.
 
-    Those that ended before `since_us` are left out: a campaign's are all later than the campaign.
+    Those that ended before `since_us` are left out: a campaign's are all later than the campaign. `epoch` is
+    that of a coordinator at work, which knows that its live leases are held.
     """
     ended_us = sa.func.coalesce(attempt.c.ended_us, now_us)
+    of_mine = sa.and_(attempt.c.ended_us.is_(None), attempt.c.epoch == epoch)
+    is_seen = sa.or_(attempt.c.state.in_(SEEN_ENDS), of_mine)
     query = (
         sa.select(
             job.c.campaign_id, attempt.c.device, device.c.device_class, job.c.backend, job.c.case_id,
-            attempt.c.leased_us, ended_us,
+            attempt.c.leased_us, ended_us, attempt.c.epoch, is_seen,
         )
         .join_from(attempt, job)
         .join(device, device.c.slug == attempt.c.device)
         .where(ended_us >= since_us)
         .order_by(attempt.c.leased_us, attempt.c.attempt_id)
     )  # fmt: skip
-    shared = shares(_held(row) for row in s.execute(query))
+    rows = s.execute(query).all()
+    shared = shares(_capped(rows))
     return tuple(one for one in shared if campaign_id in (None, one.campaign_id))
+
+
+def _capped(rows: Sequence[Any]) -> Iterator[Held]:
+    """Leases; one whose end nobody saw ends soon after the last that was heard of its board in that epoch."""
+    heard_us: defaultdict[tuple[str, int], int] = defaultdict(int)
+    for _, board, *_, leased_us, ended_us, epoch, is_seen in rows:
+        heard_us[board, epoch] = max(heard_us[board, epoch], ended_us if is_seen else leased_us)
+    for campaign_id, board, device_class, backend, case_id, leased_us, ended_us, epoch, is_seen in rows:
+        latest_us = ended_us if is_seen else heard_us[board, epoch] + UNSEEN_US
+        end_us = min(ended_us, latest_us)
+        yield Held(campaign_id, board, device_class, backend, case_id, leased_us, end_us)
 
 
 def cells_of(s: Session, case_ids: Iterable[str]) -> dict[str, str]:
@@ -89,7 +112,3 @@ def _shared(leases: list[Held]) -> Iterator[Held]:
             heapq.heappop(holding)
     for lease, mine in zip(leases, charged, strict=True):
         yield replace(lease, charged_us=mine)
-
-
-def _held(row: Any) -> Held:
-    return Held(*row)

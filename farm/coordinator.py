@@ -233,7 +233,7 @@ class Coordinator:
         if now - self._limited_s >= LIMITS_S:
             self._limited_s = now
             with self._database.reading() as s:
-                standings = limits.standings(s, self._now_us())
+                standings = limits.standings(s, self._now_us(), self.epoch)
             self.recorder.warned({number: one.warning for number, one in standings.items() if one.warning})
             if past := {number: one.why for number, one in standings.items() if one.why}:
                 yield lambda s: limits.stop(s, past, self._now_us())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from db.lease_time import Held
+from farm.hourly import Tariff
 
 HOUR_US = 3_600_000_000
 
@@ -27,9 +28,9 @@ class Spent:
 
 
 def spent(
-    leases: Iterable[Held], prices: Mapping[str, Fraction], by: Callable[[Held], str]
+    leases: Iterable[Held], prices: Mapping[str, Tariff], by: Callable[[Held], str]
 ) -> tuple[Spent, ...]:
-    """The sums by name, the dearest first; `prices` has dollars an hour by board."""
+    """The sums by name, the dearest first; `prices` by board, and each lease at that of its beginning."""
     groups: defaultdict[str, list[Held]] = defaultdict(list)
     for lease in leases:
         groups[by(lease)].append(lease)
@@ -48,11 +49,9 @@ def total(found: Iterable[Spent]) -> Spent:
     )
 
 
-def _sum(name: str, leases: list[Held], prices: Mapping[str, Fraction]) -> Spent:
-    by_device: defaultdict[str, int] = defaultdict(int)
+def _sum(name: str, leases: list[Held], prices: Mapping[str, Tariff]) -> Spent:
+    by_price: defaultdict[Fraction | None, int] = defaultdict(int)
     for lease in leases:
-        by_device[lease.device] += lease.charged_us
-    priced = {board: held for board, held in by_device.items() if board in prices}
-    usd = sum((prices[board] * held / HOUR_US for board, held in priced.items()), Fraction())
-    held_us = sum(by_device.values())
-    return Spent(name, len(leases), held_us, usd, held_us - sum(priced.values()))
+        by_price[prices[lease.device].at(lease.leased_us)] += lease.charged_us
+    usd = sum((price * held / HOUR_US for price, held in by_price.items() if price), Fraction())
+    return Spent(name, len(leases), sum(by_price.values()), usd, by_price[None])

@@ -1,6 +1,6 @@
 """What a campaign may take before it stops by itself: dollars, and hours from its first lease on.
 
-standings(s, now_us) -> {campaign id: Standing}   # of the open campaigns that have a limit; only reads
+standings(s, now_us, epoch) -> {campaign id: Standing}   # of the open campaigns that have a limit; only reads
 stop(s, found, now_us)                            # pauses those that are past it
 """
 
@@ -42,10 +42,10 @@ class Standing:
         )
 
 
-def standings(s: Session, now_us: int) -> dict[int, Standing]:
-    """Of the open campaigns that have a limit and aren't paused."""
+def standings(s: Session, now_us: int, epoch: int) -> dict[int, Standing]:
+    """Of the open campaigns that have a limit and aren't paused, for the coordinator of that epoch."""
     limited = (one for one in campaign.running(s) if any(_limits(one.selection)))
-    return {one.id: standing(s, one, now_us) for one in limited}
+    return {one.id: standing(s, one, now_us, epoch) for one in limited}
 
 
 def stop(s: Session, found: Iterable[int], now_us: int) -> None:
@@ -67,13 +67,13 @@ def passed(s: Session, row: CampaignRow | Running, now_us: int) -> str:
     return standing(s, row, now_us).why
 
 
-def standing(s: Session, row: CampaignRow | Running, now_us: int) -> Standing:
+def standing(s: Session, row: CampaignRow | Running, now_us: int, epoch: int = 0) -> Standing:
     max_usd, max_hours = _limits(row.selection)
     if max_hours and (took_us := now_us - first_lease_us(s, row.id, now_us)) >= max_hours * HOUR_US:
         return Standing(f"{took_us / HOUR_US:.2f} of {max_hours:g} hours are over")
     if not max_usd:
         return Standing("")
-    boards = by_board(s, row, now_us)
+    boards = by_board(s, row, now_us, epoch)
     usd, unpriced = total(boards).usd, tuple(sorted(one.name for one in boards if one.unpriced_us))
     is_over = usd >= Fraction(str(max_usd))
     return Standing(f"{float(usd):.2f} of {max_usd:g} dollars are spent" if is_over else "", unpriced)
@@ -95,9 +95,9 @@ def first_lease_us(s: Session, campaign_id: int, default: int) -> int:
     return s.execute(query.where(job.c.campaign_id == campaign_id)).scalar() or default
 
 
-def by_board(s: Session, row: CampaignRow | Running, now_us: int) -> tuple[Spent, ...]:
-    """What a campaign's leases cost so far, a row for each board."""
-    leases = lease_time.held(s, now_us, row.id, since_us=row.created_us)
+def by_board(s: Session, row: CampaignRow | Running, now_us: int, epoch: int) -> tuple[Spent, ...]:
+    """What a campaign's leases cost so far, a row for each board; `epoch` as `lease_time.held` takes it."""
+    leases = lease_time.held(s, now_us, row.id, since_us=row.created_us, epoch=epoch)
     known = hourly.by_board(s, {lease.device for lease in leases})
     return spent(leases, known, lambda lease: lease.device)
 

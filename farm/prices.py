@@ -21,14 +21,14 @@ from typing import Any
 from farm.targets import target_gpus
 from kernels.errors import FarmError
 from kernels.model import Device
+from workers.rented import DEAREST, dollars
 
-SAID = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*USD/h", re.IGNORECASE)  # FARM_LABELS=price=1.19 USD/h
 SKY_CATALOGS = Path(".sky/catalogs")  # below SKY_RUNTIME_DIR, or at home
 SKY_PROVIDERS = ("aws", "azure", "gcp", "lambda", "runpod", "vast")  # that the tasks in deploy/sky name
 SKY_NAMES = {"A6000": "RTXA6000", "V100-32GB": "V100-SXM2-32GB"}  # of one board at different providers
 ROADS = ("ray", "gateway", "bundle")
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,80}")  # it goes into the commands that a plan prints
-CHEAPEST, DEAREST = Fraction("0.001"), 1000  # dollars an hour: less or more is a mistake
+CHEAPEST = Fraction("0.001")  # dollars an hour: less is a mistake
 FIELDS = ("device_class", "accelerator", "usd_hour", "provider", "road", "spot", "source")
 
 
@@ -60,8 +60,7 @@ def offers(path: Path | None = None) -> tuple[Offer, ...]:
 
 def said(words: Iterable[tuple[str, str]]) -> Fraction | None:
     """Dollars an hour by a board's own fingerprint, 0 for none; None where its worker wasn't told."""
-    match = SAID.fullmatch(dict(words).get("price", "").strip())
-    return Fraction(match[1]) if match and Fraction(match[1]) < DEAREST else None
+    return dollars(dict(words).get("price", ""))
 
 
 def as_said(usd_hour: Fraction) -> str:

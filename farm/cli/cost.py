@@ -31,9 +31,10 @@ def cost(campaign: int | None, by: str, price_file: str | None, as_json: bool, u
     """Add up dollars: the time that leases held boards, times the boards' price.
 
     A board's price is what its worker was told (FARM_LABELS='price=0.40 USD/h'), else that of its class in
-    --prices; else a board of your own costs nothing, and a rented one what the farm's list says. Every moment
-    in which a board was leased is counted once; one in which it stood idle is not, so a provider's bill is
-    higher by starts and waits.
+    --prices; else a board of your own costs nothing, and a rented one what the farm's list says. A lease
+    costs what its board did when it began. Every moment in which a board was leased is counted once; one in
+    which it stood idle is not, so a provider's bill is higher by starts and waits. What was leased when the
+    farm ended or vanished is counted for a quarter of an hour more at most.
     """
     offers = prices.cheapest(prices.offers(Path(price_file))) if price_file else {}
     with open_existing(url).reading() as s:

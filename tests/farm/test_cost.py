@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
+from db import device
 from db.lease_time import Held
-from db.session import open_existing
+from db.session import Database, open_existing
 from db.tables import attempt
 from farm import prices
 from farm.cli import main
 from farm.cost import HOUR_US, spent, total
+from farm.hourly import Tariff, by_board
 from kernels import codec
 from kernels.errors import FarmError
 from kernels.model import Device
@@ -30,9 +33,26 @@ def lease(campaign: int, board: str, charged_us: int) -> Held:
     return Held(campaign, board, board.partition("-")[0], "cuda", "c" * 64, 0, charged_us, charged_us)
 
 
+def test_a_lease_costs_what_its_board_did_when_it_began() -> None:
+    known = {"a-0": Tariff((Fraction(1), None, Fraction(4)), (10, 20))}
+    leases = [replace(lease(1, "a-0", HOUR_US), leased_us=us) for us in (0, 9, 10, 19, 20, 99)]
+    (row,) = spent(leases, known, lambda one: one.device)
+    assert (row.usd, row.unpriced_us, row.held_us) == (1 + 1 + 4 + 4, 2 * HOUR_US, 6 * HOUR_US)
+
+
+def test_a_price_that_a_worker_is_told_later_changes_nothing_of_before(database: Database) -> None:
+    states = [(5, "0.22"), (50, "36"), (90, "0.22")]
+    with database.writing() as s:
+        for seen_us, usd in states:
+            device.see(s, Device("r-0", "r", "R", "GPU-0", 1, (("price", f"{usd} USD/h"),)), seen_us)
+    with database.reading() as s:
+        tariff = by_board(s, {"r-0"})["r-0"]
+    assert [tariff.at(us) for us in (0, 5, 49, 50, 89)] == [Fraction("0.22")] * 3 + [36] * 2
+
+
 def test_sums_are_exact_whatever_they_are_added_up_by() -> None:
     leases = [lease(1, "a-0", 7), lease(2, "a-1", HOUR_US // 3), lease(1, "b-0", 11)]
-    known = {"a-0": Fraction("0.1"), "a-1": Fraction(3)}
+    known = {"a-0": Tariff((Fraction("0.1"),)), "a-1": Tariff((Fraction(3),)), "b-0": Tariff((None,))}
     by_campaign = spent(leases, known, lambda one: str(one.campaign_id))
     by_class = spent(leases, known, lambda one: one.device_class)
     want = Fraction("0.1") * 7 / HOUR_US + 1
@@ -50,6 +70,8 @@ def test_sums_are_exact_whatever_they_are_added_up_by() -> None:
         ((("price", "0 USD/h"),), Fraction(0)),
         ((("price", "9" * 400 + " USD/h"),), None),  # more than a float holds
         ((("sm", "sm_86"),), None),
+        *(((("price", text),), None) for text in ("nan USD/h", "inf USD/h", "-1 USD/h", "1e309 USD/h")),
+        *(((("price", text),), None) for text in ("0.40 EUR/h", "0.40", "٣ EUR/h", "1000 USD/h", "")),
     ],
 )
 def test_a_board_tells_its_price_in_its_fingerprint(words, price) -> None:
@@ -85,6 +107,19 @@ def test_a_price_of_a_cpu_board_is_in_its_fingerprint(monkeypatch: pytest.Monkey
     monkeypatch.setenv("FARM_LABELS", "price=0.05 USD/h,provider=hetzner")
     found = dict(cpu_device().fingerprint)
     assert (found["price"], found["provider"]) == ("0.05 USD/h", "hetzner")
+
+
+@pytest.mark.parametrize(
+    "price", ["0.40 EUR/h", "0.40", "nan USD/h", "-1 USD/h", "1e309 USD/h", "5000 USD/h"]
+)
+def test_a_price_that_is_none_is_refused_where_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, price: str
+) -> None:
+    """Else the board would cost what the farm's list says, or nothing."""
+    monkeypatch.setenv("FARM_LABELS", f"provider=vast,price={price}")
+    refused = CliRunner().invoke(main, ["submit", "--all-kinds", "--backend", "twin", "--local"])
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert f"FARM_LABELS: price is '{price}'; dollars an hour below 1000 are wanted" in refused.stderr
 
 
 def test_the_farms_own_prices_are_of_target_boards_and_say_whose_they_are() -> None:

@@ -44,7 +44,7 @@ def farm(tmp_path: Path) -> Farm:
 
 def stopped(farm: Farm, at_us: int) -> dict[int, str]:
     with farm.database.writing() as s:
-        standings = limits.standings(s, at_us)
+        standings = limits.standings(s, at_us, farm.epoch)
         found = {number: one.why for number, one in standings.items() if one.why}
         limits.stop(s, found, at_us)
     return found
@@ -80,10 +80,10 @@ def test_a_board_of_ones_own_costs_nothing_and_a_rented_one_without_a_price_is_n
     number = limited(farm, UNPRICED, max_usd=0.01)
     first, _ = farm.lease(2)
     with farm.database.reading() as s:
-        assert limits.standings(s, HOUR_US) == {number: Standing("")}
+        assert limits.standings(s, HOUR_US, farm.epoch) == {number: Standing("")}
     farm.complete(answer(first, trust="rented"))
     with farm.database.reading() as s:
-        (found,) = limits.standings(s, HOUR_US).values()
+        (found,) = limits.standings(s, HOUR_US, farm.epoch).values()
     assert (found.why, found.unpriced) == ("", (WORKER.device,))
     assert found.warning.startswith(f"--max-cost doesn't count {WORKER.device}: rented, and no price")
     status = ["status", "--db", str(farm.database.engine.url)]
