@@ -99,9 +99,7 @@ def resume_and_finish(
         row = campaign.campaign_row(s, wanted) if wanted else _newest_open(campaign.open_campaigns(s))
         row = limits.change(s, row, max_usd, max_hours)
         if row.is_open and (why := limits.passed(s, row, wall_clock())):
-            raise FarmError(
-                f"campaign {row.id} stopped by itself: {why}; farm resume {row.id} with a higher limit"
-            )
+            raise FarmError(f"campaign {row.id} stopped by itself: {why}")
     if not way.without_ray and (head := head_on(url)):
         return watch(database, head, row.id, way)
     with only_farm_on(database):
@@ -182,9 +180,7 @@ def _report(database: Database, row: CampaignRow, way: Way, listed: Sequence[Lis
         with database.reading() as s:
             why = limits.passed(s, row, wall_clock())
         if why:
-            raise Interrupted(
-                f"campaign {row.id} stopped: {why}; farm resume {row.id} with a higher limit goes on"
-            )
+            raise Interrupted(f"campaign {row.id} stopped by itself: {why}")
         raise Interrupted(f"campaign {row.id} was paused; farm resume {row.id} goes on")
     if row.cancelled_us is not None:
         raise FarmError(f"campaign {row.id} was cancelled; farm retry {row.id} --verdict SKIP runs the rest")

@@ -29,6 +29,7 @@ class Standing:
     """Where a campaign is against its limits."""
 
     why: str  # which limit it has reached, and by what; empty where it may go on
+    option: str = ""  # of `farm resume`, that sets the limit anew
     unpriced: tuple[str, ...] = ()  # boards that held its leases and whose dollars nobody knows
 
     @property
@@ -56,27 +57,33 @@ def stop(s: Session, found: Iterable[int], now_us: int) -> None:
 
 
 def warnings(s: Session, rows: Iterable[CampaignRow], now_us: int) -> dict[int, str]:
-    """What --max-cost leaves out, of the open ones among campaigns; by id."""
-    capped = (row for row in rows if row.is_open and json.loads(row.selection).get("max_usd"))
-    found = {row.id: standing(s, row, now_us).warning for row in capped}
+    """Why open ones among campaigns are paused by a limit, and what --max-cost leaves out; by id."""
+    found = {}
+    for row in rows:
+        if row.is_open and any(_limits(row.selection)):
+            stopped = passed(s, row, now_us) if row.paused_us is not None else ""
+            found[row.id] = f"stopped by itself: {stopped}" if stopped else standing(s, row, now_us).warning
     return {key: warning for key, warning in found.items() if warning}
 
 
 def passed(s: Session, row: CampaignRow | Running, now_us: int) -> str:
-    """Which limit a campaign has reached, and by what; empty where it may go on."""
-    return standing(s, row, now_us).why
+    """Which limit a campaign has reached, by what, and how to go on; empty where it may."""
+    found = standing(s, row, now_us)
+    return f"{found.why}; farm resume {row.id} {found.option} with more goes on" if found.why else ""
 
 
 def standing(s: Session, row: CampaignRow | Running, now_us: int, epoch: int = 0) -> Standing:
     max_usd, max_hours = _limits(row.selection)
     if max_hours and (took_us := now_us - first_lease_us(s, row.id, now_us)) >= max_hours * HOUR_US:
-        return Standing(f"{took_us / HOUR_US:.2f} of {max_hours:g} hours are over")
+        return Standing(f"{took_us / HOUR_US:.2f} of {max_hours:g} hours are over", "--max-hours HOURS")
     if not max_usd:
         return Standing("")
     boards = by_board(s, row, now_us, epoch)
     usd, unpriced = total(boards).usd, tuple(sorted(one.name for one in boards if one.unpriced_us))
     is_over = usd >= Fraction(str(max_usd))
-    return Standing(f"{float(usd):.2f} of {max_usd:g} dollars are spent" if is_over else "", unpriced)
+    digits = 2 if max_usd >= 1 else 4  # `farm plan` caps at fractions of a cent
+    why = f"{float(usd):.{digits}f} of {max_usd:g} dollars are spent" if is_over else ""
+    return Standing(why, "--max-cost USD", unpriced)
 
 
 def change(s: Session, row: CampaignRow, max_usd: float | None, max_hours: float | None) -> CampaignRow:
@@ -105,5 +112,5 @@ def by_board(s: Session, row: CampaignRow | Running, now_us: int, epoch: int) ->
 @lru_cache(maxsize=256)
 def _limits(selection: str) -> tuple[float, float]:
     """Dollars and hours of a stored order; 0 for no limit."""
-    order = order_of(selection)
-    return order.max_usd, order.max_hours
+    order = json.loads(selection)
+    return order.get("max_usd", 0.0), order.get("max_hours", 0.0)

@@ -10,7 +10,7 @@ from db.campaign import CampaignRow
 from db.cases import known_inputs, remember_inputs
 from db.job import JobRow, Target, add_jobs, jobs_of
 from db.session import Database, open_existing
-from farm import user_catalog
+from farm import limits, user_catalog
 from farm.campaign import Submitted, checked, make_inputs, store_sources
 from farm.drive import Way, boards_for, finish, head_on, only_farm_on, watch
 from kernels import registry
@@ -43,11 +43,15 @@ def cancel(database: Database, campaign_id: int, now_us: int) -> CampaignRow:
 
 
 def go_on(database: Database, campaign_id: int, now_us: int) -> CampaignRow:
-    """Has a paused campaign's jobs leased again, by whichever farm is at work."""
+    """Has a paused campaign's jobs leased again, by whichever farm is at work; FarmError where its limit is
+    reached, since it would be paused again.
+    """
     with database.writing() as s:
         row = campaign.campaign_row(s, campaign_id)
         if not row.is_open or row.paused_us is None:
             raise FarmError(f"campaign {campaign_id} isn't paused")
+        if why := limits.passed(s, row, now_us):
+            raise FarmError(f"campaign {campaign_id} stopped by itself: {why}")
         campaign.unpause(s, campaign_id)
         return campaign.campaign_row(s, campaign_id)
 

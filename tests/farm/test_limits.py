@@ -17,12 +17,15 @@ from farm.cli import main
 from farm.coordinator import Coordinator
 from farm.cost import HOUR_US
 from farm.limits import Standing
+from farm.steering import go_on
 from kernels import codec
 from kernels.catalog import Selection
+from kernels.errors import FarmError
 from kernels.evidence import Rule
 from kernels.model import Device
 from tests.db.making import HOST, WORKER, Farm, answer, case, planned
 from tests.farm.lines import database_with
+from workers.clock import wall_clock
 
 PRICED = Device(WORKER.device, WORKER.device_class, "Some CPU", "uuid-0", 2, (("price", "3.60 USD/h"),))
 
@@ -80,7 +83,7 @@ def test_a_board_of_ones_own_costs_nothing_and_a_rented_one_without_a_price_is_n
     number = limited(farm, UNPRICED, max_usd=0.01)
     first, _ = farm.lease(2)
     with farm.database.reading() as s:
-        assert limits.standings(s, HOUR_US, farm.epoch) == {number: Standing("")}
+        assert limits.standings(s, HOUR_US, farm.epoch) == {number: Standing("", "--max-cost USD")}
     farm.complete(answer(first, trust="rented"))
     with farm.database.reading() as s:
         (found,) = limits.standings(s, HOUR_US, farm.epoch).values()
@@ -105,6 +108,18 @@ def test_a_coordinator_warns_once_of_what_a_limit_does_not_see(
     assert (line.levelname, WORKER.device in vars(line)["reason"]) == ("WARNING", True)
 
 
+def test_two_limited_campaigns_on_one_board_stop_by_their_own_shares(farm: Farm) -> None:
+    """Together they have the board for an hour, at 3.60: what one spends the other doesn't."""
+    one, two = limited(farm, max_usd=3.5), limited(farm, max_usd=0.1)
+    farm.complete(*(answer(lease) for lease in farm.lease(4)))  # all of the first: 2 to 20
+    farm.lease(2)  # at 2, of the second: its own from 20 on
+    assert stopped(farm, 100_000_020 - 1) == {}
+    assert stopped(farm, 100_000_020) == {two: "0.1000 of 0.1 dollars are spent"}
+    assert stopped(farm, 9 * HOUR_US) == {}
+    with farm.database.reading() as s:
+        assert campaign.campaign_row(s, one).paused_us is None
+
+
 def test_a_campaign_without_a_limit_goes_on(farm: Farm) -> None:
     limited(farm)
     farm.lease(2)
@@ -127,12 +142,15 @@ def test_submit_stops_and_resume_wants_a_higher_limit(
     words = ["--op", "silu_mul", "--backend", "twin", "--local", "--db", url]
     said = CliRunner().invoke(main, ["submit", *words, "--max-hours", "0.000000001"])
     assert said.exit_code == 130, said.output
-    assert (
-        "campaign 1 stopped: 0.00 of 1e-09 hours are over; farm resume 1 with a higher limit" in said.stderr
-    )
+    why = "stopped by itself: 0.00 of 1e-09 hours are over; farm resume 1 --max-hours HOURS with more goes on"
+    assert f"campaign 1 {why}\n" in said.stderr
+    assert f"\n  {why}\n" in CliRunner().invoke(main, ["status", "--db", url]).stdout
+    with pytest.raises(FarmError, match="1e-09 hours are over; farm resume 1 --max-hours HOURS with more"):
+        go_on(open_existing(url), 1, wall_clock())
     again = CliRunner().invoke(main, ["resume", "1", "--local", "--db", url])
     assert (again.exit_code, again.stderr.count("\n")) == (1, 1)
-    assert "farm resume 1 with a higher limit" in again.stderr
+    assert "campaign 1 stopped by itself: " in again.stderr
+    assert "; farm resume 1 --max-hours HOURS with more goes on" in again.stderr
     done = CliRunner().invoke(main, ["resume", "1", "--local", "--max-hours", "9", "--json", "--db", url])
     assert done.exit_code == 0, done.output
     assert set(json.loads(done.stdout)["verdicts"]) == {"PASS"}
