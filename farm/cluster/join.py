@@ -43,6 +43,7 @@ class Member:
         self._say = say
         self._stopping = threading.Event()
         self._marks = Marks(state_folder())
+        self._clock = clock
         self._leaving = Leaving(Limits(idle=words.idle_minutes), clock)
 
     def stop(self, *_: object) -> None:
@@ -98,14 +99,14 @@ class Member:
 
     def _await_head(self) -> None:
         """Returns when the head is back; FarmError after too long, or where it now refuses."""
-        began, tries = time.monotonic(), 0
+        began, tries = self._clock(), 0
         while not self._is_over(BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]):
             tries += 1
             try:
                 probe.admitted(self._words.address, self._words.token)
                 return
             except Away as error:
-                minutes = (time.monotonic() - began) / 60
+                minutes = (self._clock() - began) / 60
                 if self._words.minutes and minutes > self._words.minutes:
                     raise FarmError(
                         f"{error}; for {minutes:.0f} minutes: this machine's work is done"

@@ -118,6 +118,33 @@ def test_a_member_that_waits_for_its_head_is_idle_too(
     assert said[-1] == "nothing to do for 60 minutes; leaves"
 
 
+@pytest.mark.parametrize(("minutes", "tries"), [(60, 5), (100, 7), (0.0, 20)])
+def test_a_member_without_a_head_ends_after_so_many_minutes(
+    nodes: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: float, tries: int
+) -> None:
+    """Each try takes 20 of them; without a limit it goes on until it is stopped."""
+    words = Words("127.0.0.1:1", tmp_path / "token", host="127.0.0.1", minutes=minutes)
+    clock, asked = Hours(), []
+    found = Member(words, str, clock)
+
+    def away(address: str, token: Path) -> None:
+        asked.append(address)
+        clock.now_s += 1200
+        if len(asked) == 20:
+            found.stop()
+        if len(asked) > 1:
+            raise Away("nobody answers")
+
+    monkeypatch.setattr(join.probe, "admitted", away)
+    nodes += [Node(), Node()]
+    if minutes:
+        with pytest.raises(FarmError, match=r"nobody answers; for .* minutes: this machine's work is done"):
+            found.run()
+    else:
+        found.run()
+    assert len(asked) == tries
+
+
 def test_a_member_whose_ray_does_not_start_again_tries_once_more(
     member: tuple[Member, list[str], list[object]],
 ) -> None:
