@@ -92,7 +92,7 @@ def test_pull_gives_a_gateway_up_that_never_answers(
         raise Unreachable("nobody there")
 
     with pytest.raises(FarmError, match="no answer of the gateway for 30 minutes"):
-        pull(carry, Pull(("twin",), limits=Limits(away=30)), Hours(step_s=300))
+        pull(carry, Pull(("twin",), limits=Limits(life=90, away=30)), Hours(step_s=300))
     assert capsys.readouterr().err.count("no answer of the gateway") == 1
 
 
@@ -103,7 +103,7 @@ def test_pull_ends_when_idle_and_nothing_is_wrong(
     nothing = FakeCoordinator(deque())
     ran = pull(
         lambda call, text: answer(nothing, call, text),
-        Pull(("twin",), limits=Limits(away=900, idle=30)),
+        Pull(("twin",), limits=Limits(life=90, away=900, idle=30)),
         Hours(step_s=300),
     )
     assert ran == 0
@@ -129,7 +129,7 @@ def test_pull_tells_at_once_of_a_board_whose_agent_failed_while_others_go_on(
         return answer(nothing, call, text)
 
     with pytest.raises(FarmError, match="sim-small-0: no such board"):
-        pull(carry, Pull(("sim",), limits=Limits(away=900, idle=30)), hours)
+        pull(carry, Pull(("sim",), limits=Limits(life=90, away=900, idle=30)), hours)
     said = "".join([*told, capsys.readouterr().err])
     assert said.count("sim-small-0 has ended and the others go on: no such board") == 1
     assert said.index("the others go on") < said.index("nothing to do for 30 minutes; ends")
