@@ -164,7 +164,7 @@ def upgrade(url: str) -> tuple[str | None, str]:
 
 def _demand_file(path: Path) -> None:
     if not path.exists():
-        raise FarmError(f"no database at {path}; farm submit makes one")
+        raise FarmError(f"no database at {path}; farm submit or farm up makes one")
     refuse_network(path)
 
 

@@ -41,7 +41,7 @@ def test_open_makes_folder_and_schema(tmp_path: Path) -> None:
 
 
 def test_open_existing_makes_no_file(tmp_path: Path) -> None:
-    with pytest.raises(FarmError, match="farm submit makes one"):
+    with pytest.raises(FarmError, match="farm submit or farm up makes one"):
         open_existing(f"sqlite:///{tmp_path}/farm.db")
     assert not list(tmp_path.iterdir())
 

@@ -50,7 +50,7 @@ def test_without_a_database_each_says_so(farm: Callable[..., Result], word: tupl
     found = farm("db", *word)
     assert (found.exit_code, found.stderr) == (
         1,
-        "farm: no database at .farm/farm.db; farm submit makes one\n",
+        "farm: no database at .farm/farm.db; farm submit or farm up makes one\n",
     )
 
 
