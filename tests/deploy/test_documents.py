@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+from farm import prices
 from tests.deploy.tools import DEPLOY, ROOT, document
 
 TEXT = (ROOT / "docs/DEPLOY.md").read_text(encoding="utf8")
@@ -28,3 +30,16 @@ def test_services_and_options_are_composes_and_farms() -> None:
     for option in ("--gateway", "--cert", "--key"):
         assert option in (ROOT / "farm/cli/up.py").read_text(encoding="utf8")
         assert option in TEXT
+
+
+def test_the_price_file_that_is_shown_is_one_and_has_every_field(tmp_path: Path) -> None:
+    shown = TEXT.partition("```toml\n")[2].partition("```")[0]
+    (tmp_path / "p.toml").write_text(shown)
+    (offer,) = prices.offers(tmp_path / "p.toml")
+    assert (offer.device_class, offer.provider, offer.road, offer.spot) == (
+        "rtx-4090",
+        "runpod",
+        "gateway",
+        True,
+    )
+    assert all(f"\n{name} = " in f"\n{shown}" for name in prices.FIELDS)

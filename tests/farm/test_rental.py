@@ -249,6 +249,21 @@ def test_the_command_plans_for_every_target_that_nobody_ran(tmp_path: Path) -> N
     assert "; --json names them\n" in text
 
 
+def test_the_command_takes_no_name_of_a_token_or_peer_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".farm/wireguard").mkdir(parents=True)
+    (tmp_path / ".farm/wireguard/farm-rtx-3080.peer").touch()
+    url = database_with(tmp_path, [])
+    made = CliRunner().invoke(main, ["token", "new", "farm-rtx-3060", "--db", url])
+    assert made.exit_code == 0
+    said = CliRunner().invoke(main, ["plan", "--db", url, "--budget", "1", "--device", "rtx-30*"]).stdout
+    found = re.search(r"sky down (.*?)  ", said)
+    assert found
+    assert set(found[1].split()) == {"farm-rtx-3060-2", "farm-rtx-3080-2", "farm-rtx-3090"}
+
+
 def test_a_price_file_of_classes_that_nobody_knows_is_told(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     named = "accelerator='A'\nprovider='vast'\nusd_hour=0.1\nsource='today'"
