@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from db.session import Database
 from kernels.errors import FarmError
 
+WAIT = "wait for its end, or leave it a campaign with farm submit --detach"
 HEAD_KEY = 0x6B68  # any constant but session.LOCK_KEY
 # Where the connection that holds the lock comes from.
 HOLDER = """
@@ -44,7 +45,7 @@ def _locked_file(path: Path) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             raise FarmError(
-                f"another farm (process {file.read().strip()}) is at work on {path}; wait for its end"
+                f"another farm (process {file.read().strip()}) is at work on {path}; {WAIT}"
             ) from None
         file.truncate(0)
         file.write(str(os.getpid()))
@@ -63,7 +64,7 @@ def _locked_server(database: Database) -> Iterator[None]:
         if not taken:
             raise FarmError(
                 f"another farm (from {holder or 'a machine that just left'}) is at work on {database.label};"
-                " wait for its end"
+                f" {WAIT}"
             )
         try:
             yield

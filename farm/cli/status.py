@@ -25,6 +25,7 @@ from farm.trusted import trusted
 from farm.uses import Coverage, coverage
 from kernels.errors import FarmError, UsageError
 from workers.clock import wall_clock
+from workers.state import state_folder
 
 NEWEST = 8  # campaigns shown; --json has all
 
@@ -86,7 +87,8 @@ def serve_web(url: str, host: str, port: int, cert: str, key: str) -> None:
 
 
 def say_address(address: str) -> None:
-    click.echo(f"farm: dashboard at {address}; its actions want the token in .farm/web.token", err=True)
+    token = state_folder() / "web.token"
+    click.echo(f"farm: dashboard at {address}; its actions want the token in {token}", err=True)
 
 
 def document(

@@ -23,7 +23,9 @@ JOBS = 600  # more than the older one can do before the newer has begun
 
 def test_a_second_head_is_refused_until_the_first_ends(database: Database, url: str) -> None:
     second = open_database(url)
-    refused = pytest.raises(FarmError, match=r"another farm \(.*\) is at work on .*; wait for its end")
+    refused = pytest.raises(
+        FarmError, match=r"another farm \(.*\) is at work on .*; wait for its end, or .*--detach"
+    )
     with only_head(database), refused, only_head(second):
         pass
     with only_head(second):

@@ -15,6 +15,7 @@ from db import campaign
 from db.job import PlannedCase, Target
 from db.session import open_database
 from farm.cli import main
+from farm.cli.status import say_address
 from kernels.evidence import Rule, Verdict
 from tests.farm.lines import case_of, database_with, line_of
 
@@ -81,3 +82,11 @@ def test_status_without_a_database_makes_none(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout) == (1, "")
     assert "farm submit" in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_the_dashboards_token_is_named_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FARM_STATE", "/farm/state")
+    say_address("https://0.0.0.0:8765/")
+    assert "want the token in /farm/state/web.token" in capsys.readouterr().err
