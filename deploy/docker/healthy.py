@@ -1,4 +1,4 @@
-"""What an image's health check asks: `port NUMBER`, who listens here; `boards`, does the driver answer.
+"""What an image's health check asks: `port [HOST:]NUMBER`, who listens; `boards`, does the driver answer.
 
 Exit status 0 or 1, with one line. It imports no farm: a check every few seconds has to be cheap.
 """
@@ -14,18 +14,19 @@ CONNECT_S = 5.0
 def main(words: list[str]) -> str:
     """Why it isn't well, or nothing."""
     match words:
-        case ["port", number]:
-            return port(int(number))
+        case ["port", place]:
+            host, _, number = place.rpartition(":")
+            return port(host or "127.0.0.1", int(number))
         case ["boards"]:
             return boards()
-    return f"want port NUMBER or boards, got {' '.join(words) or 'nothing'}"
+    return f"want port [HOST:]NUMBER or boards, got {' '.join(words) or 'nothing'}"
 
 
-def port(number: int) -> str:
+def port(host: str, number: int) -> str:
     try:
-        socket.create_connection(("127.0.0.1", number), CONNECT_S).close()
+        socket.create_connection((host, number), CONNECT_S).close()
     except OSError as error:
-        return f"nothing listens on port {number}: {error.strerror or error}"
+        return f"nothing listens at {host}:{number}: {error.strerror or error}"
     return ""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,7 +16,12 @@ from farm.cli import main
 from tests.deploy.tools import DEPLOY, document, said, tool
 
 FILE = DEPLOY / "compose.yaml"
+UNSET = "?run deploy/secrets.sh first"
 SCHEMA = ("--builtin-schema", "vendor.compose-spec")
+
+needs_openssl = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="no openssl (Debian, Ubuntu: apt-get install openssl)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,27 +48,49 @@ def test_services_are_those_of_a_farm(services: dict[str, Any]) -> None:
     for name, service in services.items():
         assert set(service.get("depends_on", {})) <= set(services)
         assert service["cap_drop"] == ["ALL"], name
-        assert service["user"] == "${FARM_UID:-1000}:${FARM_GID:-1000}", name
+        assert service["user"] == f"${{FARM_UID:{UNSET}}}:${{FARM_GID:{UNSET}}}", name
 
 
 def test_a_worker_sees_the_gateway_alone(services: dict[str, Any]) -> None:
+    """Its one network leads nowhere else and holds the head, which opens no other port: it runs no Ray."""
     worker = services["worker"]
-    assert worker["networks"] == ["gateway"]
+    assert worker["networks"] == ["work"]
+    assert [name for name, each in services.items() if "work" in each["networks"]] == ["head", "worker"]
+    assert services["head"]["command"].split()[0] == "gateway"
     assert worker["secrets"] == ["gateway.pem"]
-    assert "environment" not in worker
-    assert "rows" in services["db"]["networks"]
-    assert document(FILE)["networks"]["rows"] == {"internal": True}
+    assert worker["environment"] == {"FARM_LABELS": "price=0 USD/h"}
+    assert services["db"]["networks"] == ["rows"]
+    networks = document(FILE)["networks"]
+    closed = {"internal": True, "driver_opts": {"com.docker.network.bridge.inhibit_ipv4": "true"}}
+    assert (networks["rows"], networks["work"]) == (closed, closed)
+
+
+def test_a_worker_is_one_board_at_every_start(services: dict[str, Any]) -> None:
+    """A container's own name is another each time, and a processor's board goes by its machine's."""
+    assert services["worker"]["hostname"] == f"${{FARM_HOST:{UNSET}}}"
 
 
 def test_what_holds_the_database_and_the_gateways_key_runs_no_kernel(services: dict[str, Any]) -> None:
     """A kernel could read both, as the head's user; so the one that pulls is all that takes jobs."""
     words = services["head"]["command"].split()
     assert {"db.pgpass", "gateway.key"} <= set(services["head"]["secrets"])
-    assert "--no-worker" in words
     command = main.get_command(click.Context(main), words[0])
     assert command is not None
-    assert command.make_context(words[0], existing(words[1:])).params["no_worker"] is True
+    told = command.make_context(words[0], existing(words[1:])).params
+    assert (told["host"], told["port"]) == ("0.0.0.0", 8443)
     assert "pull" in services["worker"]["command"].split()
+
+
+def test_up_and_wait_can_tell_of_each_that_it_is_well(services: dict[str, Any]) -> None:
+    """`up --wait` fails over a check that is switched off, unless others wait for the service's end."""
+    ends = {
+        name
+        for each in services.values()
+        for name, how in each.get("depends_on", {}).items()
+        if how["condition"] == "service_completed_successfully"
+    }
+    unseen = {name for name, each in services.items() if each["healthcheck"].get("disable")}
+    assert unseen == ends == {"token"}
 
 
 def existing(words: list[str]) -> list[str]:
@@ -72,8 +101,8 @@ def existing(words: list[str]) -> list[str]:
 def test_nothing_is_published_but_gateway_and_dashboard(services: dict[str, Any]) -> None:
     published = {name: service["ports"] for name, service in services.items() if "ports" in service}
     assert published == {
-        "head": ["${FARM_GATEWAY_ADDRESS:-127.0.0.1}:8443:8443"],
-        "web": ["127.0.0.1:8765:8765"],
+        "head": ["${FARM_GATEWAY_ADDRESS:-127.0.0.1}:${FARM_GATEWAY_PORT:-8443}:8443"],
+        "web": ["127.0.0.1:${FARM_WEB_PORT:-8765}:8765"],
     }
 
 
@@ -87,9 +116,7 @@ def test_no_secret_stands_in_the_file(services: dict[str, Any]) -> None:
                 assert "PASSWORD" not in name
 
 
-@pytest.mark.skipif(
-    shutil.which("openssl") is None, reason="no openssl (Debian, Ubuntu: apt-get install openssl)"
-)
+@needs_openssl
 def test_secrets_are_made_once_for_their_owner_alone(tmp_path: Path) -> None:
     folder = tmp_path / "secrets"
     made = said(DEPLOY / "secrets.sh", "farm.example", "10.0.0.5", FARM_SECRETS=str(folder))
@@ -107,6 +134,31 @@ def test_secrets_are_made_once_for_their_owner_alone(tmp_path: Path) -> None:
     assert said(DEPLOY / "secrets.sh", FARM_SECRETS=str(folder)).returncode == 0
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert password not in made.stdout + made.stderr
+
+
+@needs_openssl
+def test_compose_is_told_as_whom_and_where_all_runs(tmp_path: Path) -> None:
+    """The secrets' owner, never root: PostgreSQL doesn't run as root. What is there is kept."""
+    script = tmp_path / "deploy" / "secrets.sh"
+    script.parent.mkdir()
+    shutil.copy(DEPLOY / "secrets.sh", script)
+    assert said(script).returncode == 0
+    told = script.with_name(".env")
+    key = (script.parent / "secrets" / "gateway.key").stat()
+    assert key.st_uid == (os.getuid() or 10001)
+    assert told.read_text() == f"FARM_UID={key.st_uid}\nFARM_GID={key.st_gid}\nFARM_HOST={platform.node()}\n"
+    told.write_text("FARM_UID=4242\n")
+    assert said(script).returncode == 0
+    assert told.read_text() == "FARM_UID=4242\n"
+
+
+@needs_openssl
+def test_secrets_elsewhere_are_not_composes(tmp_path: Path) -> None:
+    script = tmp_path / "deploy" / "secrets.sh"
+    script.parent.mkdir()
+    shutil.copy(DEPLOY / "secrets.sh", script)
+    assert said(script, FARM_SECRETS=str(tmp_path / "tls")).returncode == 0
+    assert not script.with_name(".env").exists()
 
 
 def test_a_host_that_is_none_is_refused(tmp_path: Path) -> None:

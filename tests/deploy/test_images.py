@@ -92,10 +92,11 @@ def test_a_port_that_nobody_listens_on_is_not_healthy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert said(sys.executable, HEALTHY, "port", port).returncode == 0
+        assert said(sys.executable, HEALTHY, "port", f"localhost:{port}").returncode == 0
     found = said(sys.executable, HEALTHY, "port", port)
     assert found.returncode == 1
-    assert found.stderr == f"healthy: nothing listens on port {port}: Connection refused\n"
+    assert found.stderr == f"healthy: nothing listens at 127.0.0.1:{port}: Connection refused\n"
     assert (
         said(sys.executable, HEALTHY, "spirits").stderr
-        == "healthy: want port NUMBER or boards, got spirits\n"
+        == "healthy: want port [HOST:]NUMBER or boards, got spirits\n"
     )
