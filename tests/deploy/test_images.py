@@ -1,4 +1,4 @@
-"""The images' recipes: linted, pinned, not root, watched, made of the hashed locks. None is built."""
+"""The images' recipes: linted, pinned, not root, watched, of the hashed locks. containers.sh builds them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.tools import DEPLOY, ROOT, said, tool
+from tests.deploy.tools import DEPLOY, ROOT, document, said, tool
 
 RECIPES = sorted((DEPLOY / "docker").glob("*.Dockerfile"))
 HEALTHY = DEPLOY / "docker" / "healthy.py"
@@ -61,6 +61,13 @@ def test_an_image_is_pinned_hashed_unprivileged_and_watched(path: Path) -> None:
     assert re.search(r"^USER 10001:10001$", text.rpartition("FROM")[2], re.MULTILINE)
     assert "\nHEALTHCHECK " in text
     assert not re.search(r"^(ARG|ENV).*(TOKEN|PASSWORD|SECRET)", text, re.MULTILINE)
+
+
+def test_stand_ins_have_the_names_of_the_bases() -> None:
+    script = (ROOT / "tests/deploy/containers.sh").read_text(encoding="utf8")
+    named = set(re.findall(r"^\w+_base=(\S+)$", script, re.MULTILINE))
+    bases = {base for path in RECIPES for base in re.findall(r"^FROM (\S+)", recipe(path), re.MULTILINE)}
+    assert named == bases | {document(DEPLOY / "compose.yaml")["services"]["db"]["image"]}
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

@@ -9,7 +9,12 @@ import pytest
 
 from tests.deploy.tools import DEPLOY, ROOT, document, said
 
-SCRIPTS = [*sorted(DEPLOY.rglob("*.sh")), ROOT / "tests/deploy/bare.sh", ROOT / "run", ROOT / ".ci/run"]
+SCRIPTS = [
+    *sorted(DEPLOY.rglob("*.sh")),
+    *sorted((ROOT / "tests/deploy").glob("*.sh")),
+    ROOT / "run",
+    ROOT / ".ci/run",
+]
 TASKS = sorted((DEPLOY / "sky").glob("*.yaml"))
 
 needs_shellcheck = pytest.mark.skipif(
