@@ -101,10 +101,10 @@ def places(s: Session, campaign_id: int) -> tuple[PlaceNow, ...]:
 
 def cells_version(s: Session) -> Version:
     """Differs after every change that a matrix shows: cells, boards, those set aside, catalogs, bugs."""
-    count, newest = sa.func.count, sa.func.max
+    count, newest, total = sa.func.count, sa.func.max, sa.func.sum
     asked = (
-        (count(), newest(capability.c.last_run_us), sa.func.sum(capability.c.cases),
-         sa.func.sum(capability.c.positions)),
+        (count(), newest(capability.c.last_run_us), total(capability.c.cases), total(capability.c.skipped),
+         total(capability.c.positions), total(sa.func.length(capability.c.reason))),
         (count(), newest(device.c.last_seen_us)),
         (count(exam.c.aside_us), newest(exam.c.aside_us)),
         (count(), newest(pack.c.stored_us)),

@@ -87,7 +87,7 @@ class Capability(NamedTuple):
     relative_ratio: float | None
     nmse: float | None
     bit_exact: bool | None
-    last_run_us: int
+    last_run_us: int  # of the lines that count, ERROR, LOST and SKIP only where nothing else was said
     build_digest: str = ""  # that all its cases share; empty where they don't, or where it isn't known
     trust: str = "own"  # least over the lines that count
 
@@ -123,7 +123,8 @@ def fold(findings: Iterable[Finding]) -> Capability | None:
     ran = [finding for finding in counted if finding.verdict is not Verdict.SKIP]
     exact = [finding.bit_exact for finding in ran if finding.bit_exact is not None]
     key = counted[0].key
-    newest = max((s.trouble or s.counts for s in stand), key=lambda finding: finding.age)
+    about_kernel = [finding for finding in ran if finding.verdict.about_kernel]
+    newest = max(about_kernel or counted, key=lambda finding: finding.age)
     return Capability(
         key=key,
         device_class=newest.device_class,

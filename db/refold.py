@@ -70,7 +70,8 @@ def grow(cell: Capability, findings: Iterable[Finding], added: Sequence[Finding]
             return None
         if not (_says_the_same(standing(earlier), now) if earlier else figures.add(now.counts)):
             return None
-        figures.last_run_us = max(figures.last_run_us, now.counts.finished_us)
+        if now.counts.verdict is not Verdict.SKIP:
+            figures.last_run_us = max(figures.last_run_us, now.counts.finished_us)
     return figures.of(cell)
 
 

@@ -52,12 +52,13 @@ cell AS (SELECT {KEY}, min(rank) AS rank, sum(verdict <> 'SKIP') AS cases,
     min(CASE trust WHEN 'own' THEN 2 WHEN 'rented' THEN 1 ELSE 0 END) AS trust,
     sum(verdict NOT IN ('SKIP', 'REJECT', 'ERROR', 'LOST')) AS built, sum(verdict = 'REJECT') AS rejected
     FROM counted GROUP BY {KEY}),
-newest AS (SELECT {KEY}, max(finished_us) AS last_us FROM line GROUP BY {KEY})
-SELECT cell.*, newest.last_us,
+dated AS (SELECT {KEY}, coalesce(max(CASE WHEN verdict NOT IN ('ERROR', 'LOST', 'SKIP') THEN finished_us END),
+    max(finished_us)) AS last_us FROM counted GROUP BY {KEY})
+SELECT cell.*, dated.last_us,
     EXISTS (SELECT 1 FROM flaky WHERE ({KEY}) = ({OF_CELL})) AS flaky,
     EXISTS (SELECT 1 FROM agreement WHERE ({KEY}) = ({OF_CELL}) AND {RANK} = cell.rank) AS agreed,
     EXISTS (SELECT 1 FROM benchmark WHERE ({KEY}) = ({OF_CELL}) AND refused = '') AS timed
-FROM cell JOIN newest USING ({KEY})
+FROM cell JOIN dated USING ({KEY})
 """
 FIGURES = ("cases", "positions", "bound_ratio", "relative_ratio", "nmse")
 FINITE = 1.7976931348623157e308  # an error without bound is infinite in the database and null in an export

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from db import activity, bug, campaign, trust
+from db import activity, bug, campaign, capability, trust
 from kernels.evidence import Verdict
-from tests.db.making import BOARD, Farm, answer, case
+from tests.db.making import BOARD, Farm, answer, case, line
 from tests.db.test_bug import CELL
 
 
@@ -82,3 +82,14 @@ def test_every_change_of_what_a_matrix_shows_is_another_version_of_the_cells(far
     look()
     assert seen[0] == seen[1]
     assert len(set(seen)) == 4
+
+
+def test_trouble_that_changes_no_date_is_another_version_of_the_cells(farm: Farm) -> None:
+    farm.complete(line(case(1)), line(case(2), finished_us=30))
+    with farm.database.reading() as s:
+        before = activity.cells_version(s)
+    farm.complete(line(case(1), Verdict.LOST, finished_us=20))
+    with farm.database.reading() as s:
+        (cell,) = capability.cells(s)
+        assert (cell.reason, cell.last_run_us) == ("last tried: LOST, because LOST", 30)
+        assert activity.cells_version(s) != before

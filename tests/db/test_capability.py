@@ -107,7 +107,7 @@ def test_neither_a_newer_case_nor_trouble_makes_a_cell_younger(farm: Farm) -> No
     farm.complete(line(case(1), Verdict.LOST, finished_us=40))
     with farm.database.reading() as s:
         (cell,) = capability.cells(s)
-        assert (cell.last_run_us, capability.oldest(s)) == (40, {cell.key: 10})
+        assert (cell.last_run_us, capability.oldest(s)) == (30, {cell.key: 10})
 
 
 def test_folding_one_cell_leaves_its_neighbours_alone(farm: Farm) -> None:

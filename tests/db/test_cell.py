@@ -113,7 +113,21 @@ def test_trouble_never_replaces_a_verdict_about_the_kernel(known: Verdict, troub
     cell = folded(finding(known), finding(trouble, finished_us=5))
     assert cell.verdict is known
     assert cell.reason == f"because {known}; last tried: {trouble}, because {trouble}"
-    assert cell.last_run_us == 5
+    assert cell.last_run_us == 1
+
+
+@pytest.mark.parametrize("silent", [Verdict.ERROR, Verdict.LOST, Verdict.SKIP])
+@pytest.mark.parametrize("ran", [Verdict.PASS, Verdict.FAIL, Verdict.CRASH, Verdict.TIMEOUT, Verdict.REJECT])
+def test_a_cell_is_dated_by_what_ran(ran: Verdict, silent: Verdict) -> None:
+    cell = folded(finding(ran, "a", 2), finding(ran, "b", 3), finding(silent, "c", 9))
+    assert (cell.last_run_us, cell.cases + cell.skipped) == (3, 3)
+
+
+def test_a_cell_in_which_nothing_ran_is_dated_by_what_it_says() -> None:
+    cell = folded(
+        finding(Verdict.SKIP, "a", 4), finding(Verdict.LOST, "b", 2), finding(Verdict.ERROR, "b", 3)
+    )
+    assert (cell.verdict, cell.last_run_us) == (Verdict.ERROR, 4)
 
 
 def test_old_trouble_is_forgotten() -> None:

@@ -143,5 +143,15 @@ def test_boards_with_lines_of_the_farms_own_become_its_own(
     database.close()
 
 
+def test_cells_that_trouble_had_dated_get_the_date_of_what_ran(empty_url: str, rows: Rows) -> None:
+    later = [row | {"last_run_us": row["last_run_us"] + 1} for row in rows["capability"]]
+    made_at(empty_url, "0014", rows | {"capability": later})
+    database = open_database(empty_url)
+    assert rows_of(database)["capability"] == rows["capability"]
+    with database.reading() as s:
+        assert capability.stored(s) == capability.rebuilt(s)
+    database.close()
+
+
 def test_there_is_something_to_upgrade_from(tmp_path: Path) -> None:
     assert OLDER[0] == "0001"

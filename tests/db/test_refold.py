@@ -116,6 +116,7 @@ PASSED = passed("a")
         passed("b", finished_us=3, bit_exact=False),
         passed("b", build_digest="other", notes="spills"),
         finding(Verdict.SKIP, "b", reason="not this shape"),
+        finding(Verdict.SKIP, "b", reason="not this shape", finished_us=9),
         PASSED._replace(finished_us=9),
         PASSED._replace(finished_us=1),
         passed("b", trust="rented"),
