@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -20,8 +21,10 @@ from kernels.errors import FarmError, UsageError
 from kernels.model import Device
 from workers import backend
 from workers.backend import Unavailable
+from workers.exam import ask, pressed
+from workers.isolate import Isolated
 from workers.machine import UNTOLD_BYTES, cpu_name, free_bytes, usable_cores
-from workers.state import state_folder
+from workers.state import leaving_nothing, state_folder
 
 PYTHONS = ((3, 11), (3, 14))  # from, and below
 MEMORY_GB = 3.0  # the peak of a campaign of everything
@@ -102,7 +105,20 @@ def backends() -> Iterator[Check]:
             state = State.MISSING if name == NEEDED_BACKEND else State.LACKING
             yield Check(f"backend {name}", state, found, remedy)
         else:
-            yield Check(f"backend {name}", State.OK, ", ".join(map(described, devices)))
+            found = ", ".join(map(described, devices))
+            wrong = fault_of(name, devices[0]) if name == NEEDED_BACKEND else ""
+            remedy = "name another compiler, as in CXX=clang++, and report this" if wrong else ""
+            state = State.MISSING if wrong else State.OK
+            yield Check(f"backend {name}", state, f"{found}; {wrong}" if wrong else found, remedy)
+
+
+def fault_of(name: str, device: Device) -> str:
+    """What a backend has wrong of a kernel that fills every register; empty if it is right."""
+    try:
+        with leaving_nothing(), closing(Isolated()) as slot:
+            return ask(pressed(), slot, device, name)
+    except (FarmError, OSError) as error:
+        return f"can't be tried: {error}"
 
 
 def described(device: Device) -> str:

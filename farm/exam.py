@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kernels import registry, source
-from kernels.evidence import Evidence, Rule, Verdict
-from kernels.model import Build, Case, Seeded
+from kernels.evidence import Evidence, Rule
+from kernels.model import Build, Seeded
 from kernels.op import Kernel, LaunchKernel
 from workers.boards import executes
-from workers.exam import DEADLINE_S, RIGHT, WRONG, exam_catalog, fault, question, twin_digest
+from workers.exam import DEADLINE_S, Asked, exam_catalog, fault, questions
 from workers.protocol import Hello, Lease
 
 EVERY_JOBS = 1000  # of a worker, between two exams
@@ -32,7 +32,7 @@ class Result:
 class Sitting:
     """One worker's exam: what was asked, and what is answered."""
 
-    want: dict[str, tuple[Verdict, str]]  # attempt id -> verdict, and output digest where one is known
+    want: dict[str, Asked]  # by attempt id
     got: dict[str, Evidence] = field(default_factory=dict)
 
 
@@ -72,15 +72,10 @@ class Examiner:
             if hello.worker_id in self._sittings:
                 return ()
         backend = next(name for name in reversed(hello.backends) if executes(name))
-        right, wrong = question(*RIGHT), question(*WRONG)
-        leases = (_lease(right, backend, ""), _lease(wrong, backend, exam_catalog().pack.address))
-        want = {
-            leases[0].attempt_id: (Verdict.PASS, twin_digest(right)),
-            leases[1].attempt_id: (Verdict.FAIL, ""),
-        }
+        want = {PREFIX + str(uuid.uuid4())[len(PREFIX) :]: one for one in questions()}
         with self._lock:
             self._sittings[hello.worker_id] = Sitting(want)
-        return leases
+        return tuple(_lease(attempt_id, one, backend) for attempt_id, one in want.items())
 
     def held(self, worker_id: str) -> set[str]:
         """The questions that a worker has not answered."""
@@ -99,7 +94,9 @@ class Examiner:
                 return None
             del self._sittings[worker_id]
             faults = [
-                wrong for name, want in sitting.want.items() if (wrong := fault(sitting.got[name], *want))
+                wrong
+                for name, one in sitting.want.items()
+                if (wrong := fault(sitting.got[name], one.verdict, one.output_digest))
             ]
             if not faults:
                 self._left[worker_id] = self._every_jobs
@@ -122,11 +119,12 @@ def is_question(attempt_id: str) -> bool:
     return attempt_id.startswith(PREFIX)
 
 
-def _lease(case: Case, backend: str, pack: str) -> Lease:
-    with registry.searching(exam_catalog().kernels if pack else {}):
+def _lease(attempt_id: str, asked: Asked, backend: str) -> Lease:
+    case = asked.case
+    with registry.searching(exam_catalog().kernels if asked.pack else {}):
         digest = source.digest(f"{case.op}/{case.kernel}", case.kinds, case.build)
     return Lease(
-        attempt_id=PREFIX + str(uuid.uuid4())[len(PREFIX) :],
+        attempt_id=attempt_id,
         job_id=0,
         campaign_id=0,
         case=case,
@@ -136,7 +134,7 @@ def _lease(case: Case, backend: str, pack: str) -> Lease:
         repeats=1,
         rule=Rule.BOUND,
         deadline_s=DEADLINE_S,
-        pack=pack,
+        pack=asked.pack,
     )
 
 

@@ -34,6 +34,15 @@ def test_a_machine_without_a_compiler_exits_1_and_says_what_to_install(
     assert result.stdout.endswith("what is marked missing is needed\n")
 
 
+def test_a_compiler_whose_code_is_not_right_exits_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "g++ -Dwrong=!wrong")  # of the variable in which the exam's kernel counts
+    result = doctor(tmp_path)
+    assert result.exit_code == 1
+    (found,) = (line for line in result.stdout.splitlines() if line.startswith("missing"))
+    assert "; exam: silu_mul/pressed was REJECT, PASS is right (" in found
+    assert "→ name another compiler, as in CXX=clang++, and report this\n" in result.stdout
+
+
 def test_json_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_compiler(tmp_path, monkeypatch)
     result = doctor(tmp_path, "--json")

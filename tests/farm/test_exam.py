@@ -48,9 +48,10 @@ def greeted(coordinator: Coordinator, **fields: object) -> FakeAgent:
 
 
 def answer(agent: FakeAgent, *verdicts: Verdict, digest: str = "") -> tuple[Lease, ...]:
-    """Sends answers to the two questions: their verdicts, and the first one's output."""
+    """Sends answers to the questions whose right ones are PASS, and to the last: the first one's output."""
     questions = agent.ask().leases
-    lines = [agent.line(one, verdict) for one, verdict in zip(questions, verdicts, strict=True)]
+    of_all = *[verdicts[0]] * (len(questions) - 1), verdicts[1]
+    lines = [agent.line(one, verdict) for one, verdict in zip(questions, of_all, strict=True)]
     lines[0] = replace(lines[0], output_digest=digest or twin_digest(questions[0].case))
     agent.coordinator.complete(Complete(agent.worker_id, agent.epoch, tuple(lines)))
     return questions
@@ -59,13 +60,14 @@ def answer(agent: FakeAgent, *verdicts: Verdict, digest: str = "") -> tuple[Leas
 def test_a_board_is_asked_what_is_known_before_it_gets_jobs(examining: Coordinator) -> None:
     agent = greeted(examining)
     asked = agent.ask()
-    assert [is_question(one.attempt_id) for one in asked.leases] == [True, True]
+    assert [is_question(one.attempt_id) for one in asked.leases] == [True] * 3
     assert not asked.drained
     assert agent.ask().leases == ()  # while they are open
     assert agent.renew(*asked.leases).dropped == ()
-    right, wrong = asked.leases
+    right, pressed, wrong = asked.leases
     first = replace(agent.line(right, Verdict.PASS), output_digest=twin_digest(right.case))
-    examining.complete(Complete(agent.worker_id, agent.epoch, (first,)))
+    second = agent.line(pressed, Verdict.PASS)
+    examining.complete(Complete(agent.worker_id, agent.epoch, (first, second)))
     assert agent.ask().leases == ()
     examining.complete(Complete(agent.worker_id, agent.epoch, (agent.line(wrong, Verdict.FAIL),)))
     assert len(agent.ask().leases) == 6
@@ -150,7 +152,7 @@ def test_an_exam_comes_back_after_so_many_jobs(examining: Coordinator) -> None:
     agent.finish(*leases[:4])
     assert agent.ask().leases == ()  # nothing waits
     agent.finish(leases[4])
-    assert [is_question(one.attempt_id) for one in agent.ask().leases] == [True, True]
+    assert [is_question(one.attempt_id) for one in agent.ask().leases] == [True] * 3
     agent.finish(leases[5])  # what it holds counts all the same
 
 
@@ -259,7 +261,7 @@ def test_boards_that_differ_where_the_twin_cannot_tell_are_examined_again(
     agents = meet(examining, (Verdict.PASS, Verdict.FAIL), ("a" * 64, "b" * 64), shape=large)
     with database.reading() as s:
         assert [one.aside_us for one in trust.standings(s)] == [None, None]
-    assert [is_question(one.attempt_id) for agent in agents for one in agent.ask().leases] == [True] * 4
+    assert [is_question(one.attempt_id) for agent in agents for one in agent.ask().leases] == [True] * 6
 
 
 @pytest.mark.parametrize(
@@ -279,7 +281,7 @@ def test_a_case_that_a_worker_made_up_is_not_run_by_the_head(
     with database.reading() as s:
         assert s.execute(sa.text("SELECT count(*) FROM evidence")).scalar() == 2
         assert [one.aside_us for one in trust.standings(s)] == [None, None]
-    assert [is_question(one.attempt_id) for agent in agents for one in agent.ask().leases] == [True] * 4
+    assert [is_question(one.attempt_id) for agent in agents for one in agent.ask().leases] == [True] * 6
 
 
 def test_the_twin_settles_small_exact_seeded_cases_without_approximations(agent: FakeAgent) -> None:

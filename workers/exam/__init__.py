@@ -1,4 +1,4 @@
-"""A board's exam: an answer that is known, and a kernel that is known to be wrong.
+"""A board's exam: answers that are known, and a kernel that is known to be wrong.
 
 admit(slot, device, backend) -> str     # what went wrong, here and now; a head asks the same from afar
 """
@@ -6,6 +6,7 @@ admit(slot, device, backend) -> str     # what went wrong, here and now; a head 
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -22,28 +23,54 @@ from workers.request import Request
 from workers.runner import new_id, one_line
 
 RIGHT = ("matvec", "coalesced", ("Q4_K",), Shape.of(rows=9, cols=1280))
+PRESSED = ("silu_mul", "pressed", (), Shape.of(n=1000))  # right, with a value in every register
 WRONG = ("silu_mul", "known_wrong", (), Shape.of(n=1000))
+NAMES = ("pressed", "wrong")  # of the files of the exam's own kernels
 DEADLINE_S = 120.0
 SHOWN = 64  # characters of a name
 
 
+@dataclass(frozen=True)
+class Asked:
+    """One question of an exam, and its answer."""
+
+    case: Case
+    verdict: Verdict
+    output_digest: str = ""  # empty where none is known
+    pack: str = ""  # address of the catalog that the kernel is in; empty for the farm's own
+
+
 def admit(slot: Slot, device: Device, backend: str) -> str:
-    """Why a board can't be believed; empty where it gave both answers right. Neither is evidence."""
-    right, wrong = question(*RIGHT), question(*WRONG)
-    pack = packs.keep(exam_catalog().pack, packs.store()).name
-    known = slot.run(Request(new_id(), right, backend, device), DEADLINE_S)
-    told = slot.run(
-        Request(new_id(), wrong, backend, device, pack=pack, packs=str(packs.store())), DEADLINE_S
-    )
-    faults = (fault(known, Verdict.PASS, twin_digest(right)), fault(told, Verdict.FAIL, ""))
-    return "; ".join(filter(None, faults))
+    """Why a board can't be believed; empty where it gave all answers right. None is evidence."""
+    return "; ".join(filter(None, (ask(one, slot, device, backend) for one in questions())))
+
+
+def questions() -> tuple[Asked, ...]:
+    """Those of one exam, with fresh seeds so that no answer can be an old one."""
+    right = question(*RIGHT)
+    wrong = Asked(question(*WRONG), Verdict.FAIL, pack=exam_catalog().pack.address)
+    return Asked(right, Verdict.PASS, twin_digest(right)), pressed(), wrong
+
+
+def pressed() -> Asked:
+    """The question that a host whose switch between lanes loses a register can't answer."""
+    return Asked(question(*PRESSED), Verdict.PASS, pack=exam_catalog().pack.address)
+
+
+def ask(asked: Asked, slot: Slot, device: Device, backend: str) -> str:
+    """What a board here has wrong of one question; empty if it is right."""
+    request = Request(new_id(), asked.case, backend, device)
+    if asked.pack:
+        packs.keep(exam_catalog().pack, packs.store())
+        request = replace(request, pack=asked.pack, packs=str(packs.store()))
+    return fault(slot.run(request, DEADLINE_S), asked.verdict, asked.output_digest)
 
 
 @cache
 def exam_catalog() -> Catalog:
-    """The catalog with the kernel that is wrong; workers fetch it as any other."""
+    """The catalog with the exam's own kernels; workers fetch it as any other."""
     folder = files(__name__)
-    names = [one.name for one in folder.iterdir() if one.name.startswith("wrong.")]
+    names = [one.name for one in folder.iterdir() if one.name.partition(".")[0] in NAMES]
     return catalog.load(Pack.of({name: folder.joinpath(name).read_bytes() for name in names}))
 
 

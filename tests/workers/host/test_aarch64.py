@@ -4,11 +4,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kernels import inputs, registry, source
+from kernels.exp32 import exp32
 from kernels.model import Build, Case, Seeded, Shape
 from kernels.op import Step
+from workers.exam import exam_catalog
 from workers.host import compiler
 
 CROSS, EMULATOR, LIBRARIES = "aarch64-linux-gnu-g++", "qemu-aarch64", Path("/usr/aarch64-linux-gnu")
@@ -59,3 +62,19 @@ def test_a_matvec_gives_the_twins_bits_and_names_its_fault(
     assert (tmp_path / "y0.bin").read_bytes() == (tmp_path / "y1.bin").read_bytes() == twin
     assert said[:2] == ["turn 0: failed 0 kind 0", "turn 1: failed 0 kind 0"]
     assert said[2].startswith("turn 2: failed 1 kind 1, thread (")
+
+
+@pytest.mark.parametrize("ucontext", [False, True], ids=["inline", "ucontext"])
+def test_the_exams_kernel_that_fills_every_register_gives_its_bits(
+    cross: None, tmp_path: Path, ucontext: bool
+) -> None:
+    """Its arguments are a matvec's, as far as the driver goes: two inputs, the output and its length."""
+    random = np.random.default_rng(1)
+    gate, up = random.standard_normal((2, 1000), np.float32)
+    (tmp_path / "w.bin").write_bytes(gate.tobytes())
+    (tmp_path / "x.bin").write_bytes(up.tobytes())
+    content = dict(exam_catalog().pack.files)["pressed.cu"].decode()
+    text = compiler.build(content, "k.cu", "exact", tmp_path, ucontext=ucontext)
+    emulate(tmp_path, text, [1000, 0, 0, 4, 0])
+    want = (gate / (np.float32(1) + exp32(-gate)) * up).tobytes()
+    assert (tmp_path / "y0.bin").read_bytes() == (tmp_path / "y1.bin").read_bytes() == want
