@@ -1,16 +1,24 @@
 """Whose boards are: the farm's own, a token's, or nobody's yet; who isn't their owner can't speak for them.
 
 refusal(s, slug, token_id, now_us) -> str      # why the token's worker may not; empty if it may
+crowded(s, device, token_id) -> str            # why its boards are too many; empty if they aren't
 note(s, slug, token_id)                        # who speaks for it; 0 for a worker that came by another road
 """
 
 from __future__ import annotations
 
+import json
+
 import sqlalchemy as sa
 
 from db import token as tokens
 from db.session import Session
-from db.tables import device
+from db.tables import device, fingerprint
+from kernels.model import Device
+
+# Of one token: a stranger who has it could fill the database with boards that aren't there.
+MOST_STATES = 1024  # boards, and what each is like after another driver, compiler or class
+MOST_CLASSES = 64  # each gets the jobs of every open campaign
 
 
 def refusal(s: Session, slug: str, token_id: int, now_us: int) -> str:
@@ -29,6 +37,24 @@ def refusal(s: Session, slug: str, token_id: int, now_us: int) -> str:
         f"board {slug} is {owner}, and this token is for {mine.devices}; "
         f"farm token new NAME --device {slug} makes one that may speak for it"
     )
+
+
+def crowded(s: Session, board: Device, token_id: int) -> str:
+    """Why a board, or a state of one, that nobody knows yet is one too many; empty if it isn't."""
+    known = sa.select(fingerprint.c.digest).where(fingerprint.c.digest == board.fingerprint_digest)
+    if not token_id or s.execute(known).first():
+        return ""
+    its = sa.select(fingerprint.c.device_json).join(device, device.c.slug == fingerprint.c.device)
+    states = s.execute(its.where(device.c.token_id == token_id)).scalars().all()
+    classes = {json.loads(text)["device_class"] for text in states}
+    too_many = ""
+    if len(states) >= MOST_STATES:
+        too_many = f"{len(states)} boards and states of boards"
+    elif len(classes | {board.device_class}) > MOST_CLASSES:
+        too_many = f"{len(classes)} classes"
+    if not too_many:
+        return ""
+    return f"this token has spoken for {too_many}, and that is the most; farm token new makes another token"
 
 
 def note(s: Session, slug: str, token_id: int) -> None:

@@ -42,7 +42,8 @@ def admit(s: Session, hellos: Sequence[Hello], now_us: int) -> tuple[str, ...]:
 
 def unentitled(s: Session, hello: Hello, now_us: int) -> str:
     """Why a worker may not speak for its board; empty if it may."""
-    return owner.refusal(s, hello.device.slug, hello.token_id, now_us)
+    reason = owner.refusal(s, hello.device.slug, hello.token_id, now_us)
+    return reason or owner.crowded(s, hello.device, hello.token_id)
 
 
 def _aside(s: Session, slug: str) -> str:

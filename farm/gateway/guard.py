@@ -84,11 +84,15 @@ class Ledger:
                 raise TooOften(f"more than {self.rate_s:g} calls a second; wait and ask again")
 
     def claim(self, worker_id: str, slug: str, token_id: int) -> None:
-        """Makes a worker the token's; OutOfScope where it is another's, or the token has too many."""
+        """Makes a worker the token's; OutOfScope where it is another's, or one too many."""
         with self.lock:
             now = self.clock()
             self._forget_silent(now)
             self._refuse_other(worker_id, token_id)
+            if (mine := self.speakers.get(worker_id)) and mine.slug != slug:
+                raise OutOfScope(
+                    f"worker {worker_id} speaks for {mine.slug}; {slug} needs a worker with an id of its own"
+                )
             known = sum(one.token_id == token_id for one in self.speakers.values())
             if worker_id not in self.speakers and known >= MOST_WORKERS:
                 raise OutOfScope(

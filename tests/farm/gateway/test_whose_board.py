@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from db import device, token
+from db import device, owner, token
 from db.session import Database
 from farm.coordinator import Coordinator
 from kernels import catalog, codec
@@ -116,3 +116,44 @@ def test_a_worker_does_not_say_itself_with_which_token_it_came(door, agent: Fake
     for claimed in (0, 2):
         hello = Hello("w", DEVICE, ("twin",), catalog.digest(), token_id=claimed)
         assert not door.caller(secret).hello(hello).accepted
+
+
+def test_a_worker_speaks_for_one_board(door) -> None:
+    mine = door.token()
+    assert greet(door, mine).accepted
+    status, said = door.post("hello", codec.canonical(Hello("w", OTHER, ("twin",), catalog.digest())), mine)
+    assert (status, said) == (
+        403, "worker w speaks for cpu-test-1; cpu-test-2 needs a worker with an id of its own"
+    )  # fmt: skip
+    assert greet(door, mine, "w2", OTHER).accepted
+
+
+def test_a_token_has_so_many_boards_and_states_of_boards(door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, "MOST_STATES", 3)
+    mine = door.token()
+    updated = replace(DEVICE, fingerprint=(("driver", "2"),))
+    assert [greet(door, mine, board=board).accepted for board in (DEVICE, updated, DEVICE)] == [True] * 3
+    assert greet(door, mine, "v", OTHER).accepted
+    for worker_id, board in (("w", replace(updated, name="3")), ("u", replace(OTHER, slug="cpu-test-3"))):
+        said = greet(door, mine, worker_id, board)
+        assert (said.accepted, said.reason) == (
+            False,
+            "this token has spoken for 3 boards and states of boards, and that is the most; "
+            "farm token new makes another token",
+        )
+    assert greet(door, mine, board=updated).accepted  # it is known
+    assert greet(door, door.token("other"), "u", replace(OTHER, slug="cpu-test-3")).accepted
+
+
+def test_a_token_has_so_many_classes(door, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each class gets the jobs of every open campaign."""
+    monkeypatch.setattr(owner, "MOST_CLASSES", 2)
+    mine = door.token()
+    boards = [replace(DEVICE, device_class=f"class-{n}") for n in range(3)]
+    said = [greet(door, mine, board=board) for board in boards]
+    assert [one.accepted for one in said] == [True, True, False]
+    assert said[2].reason == (
+        "this token has spoken for 2 classes, and that is the most; farm token new makes another token"
+    )
+    with database.reading() as s:
+        assert {row.device.device_class for row in device.devices(s)} == {"class-1"}
