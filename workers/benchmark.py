@@ -19,12 +19,12 @@ from kernels.inputs import FIXTURE_VERSION
 from kernels.limits import by_memory, limits
 from kernels.model import Case, Plan, Seeded
 from workers import marks, work
-from workers.backend import POISONS, Backend, CannotRun, Run
+from workers.backend import POISONS, Backend, CannotRun, KernelFault, Run
 from workers.clock import wall_clock
 from workers.effort import OF_MEMORY, TURN, Bench, bytes_of, refusal, told
 from workers.image_cache import ImageCache
-from workers.request import Request
-from workers.runner import Clock, misrouted, one_line, run_case, written_inputs
+from workers.request import KERNEL_PHASES, SPOILED, Request
+from workers.runner import Clock, blame, misrouted, one_line, run_case, spoils, written_inputs
 from workers.timed import Timed, Timing
 
 Images = Mapping[str, np.ndarray]
@@ -46,11 +46,16 @@ def bench_case(
         return evidence
     if not isinstance(backend, Timed):
         return replace(evidence, reason=f"not timed: {backend.name} measures nothing")
-    announce("launch")
+    phases = Phases(announce)
     try:
-        found, comparison = measure(request, Bench(backend, request.device), lambda: announce("compare"))
+        found, comparison = measure(request, Bench(backend, request.device), phases.enter)
     except CannotRun as error:
         return replace(evidence, reason=one_line(f"not timed: {error}"), finished_us=clock())
+    except Exception as error:  # noqa: BLE001 - the kernel may fail in any way: it becomes evidence
+        verdict, reason = phases.blame(error)
+        reason = one_line(f"timed, in phase {phases.now}: {reason}")
+        ended = replace(evidence, verdict=verdict, reason=reason, comparison=None, output_digest="")
+        return replace(ended, finished_us=clock())
     evidence = replace(evidence, benchmark=found, finished_us=clock())
     if comparison.verdict is Verdict.PASS:
         return evidence
@@ -58,16 +63,37 @@ def bench_case(
     return replace(evidence, verdict=comparison.verdict, reason=reason, comparison=comparison)
 
 
-def measure(
-    request: Request, bench: Bench, judging: Callable[[], None] = lambda: None
-) -> tuple[Benchmark, Comparison]:
+class Phases:
+    """What is being done while a case is timed, and who is at fault when it fails."""
+
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self.now = ""
+        self._announce = announce
+
+    def enter(self, phase: str) -> None:
+        self.now = phase
+        self._announce(phase)
+
+    def blame(self, error: Exception) -> tuple[Verdict, str]:
+        """Verdict and message; a fault over the farm's own kernels is the farm's, and spoils the process."""
+        verdict, reason = blame(error)
+        by_kernel = self.now in KERNEL_PHASES
+        if spoils(error) or (isinstance(error, KernelFault) and not by_kernel):
+            self._announce(SPOILED)
+        return verdict if by_kernel else Verdict.ERROR, reason
+
+
+def measure(request: Request, bench: Bench, enter: Callable[[str], None]) -> tuple[Benchmark, Comparison]:
     """The benchmark of a case, and what judging the chosen pass has found; raises what Timed.time raises."""
     case = request.case
     plan = registry.kernel(f"{case.op}/{case.kernel}").plan(case)
+    enter("inputs")
     seeds, copies = fresh(case, plan, bench)
+    enter("launch")
     timing, rounds = bench.time(plan, copies)
+    enter("yardsticks")
     beside, notes = marks.measured(case, bench)
-    judging()
+    enter("compare")
     at = rounds.chosen % len(copies)
     comparison = judged(drawn(case, seeds[at]), plan, copies[at], timing.run)
     found = Benchmark(

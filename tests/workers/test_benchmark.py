@@ -17,17 +17,19 @@ from kernels.limits import Board, Work, limits
 from kernels.model import Case, Device, FromFile, Plan, Shape
 from tests.workers.cases import matvec_case, request_for
 from tests.workers.fakes.timed import FakeTimed
-from workers.backend import CannotRun, Run, filled
+from workers.backend import BoardFault, CannotRun, KernelFault, Overrun, Run, filled
 from workers.backends.twin import BACKEND as TWIN
 from workers.benchmark import bench_case, fresh
 from workers.effort import Bench, bytes_of, impossible
 from workers.image_cache import ImageCache
 from workers.isolate import Isolated
 from workers.machine import cpu_device
+from workers.request import SPOILED
 from workers.timed import BoardState, Rounds, Timing
 from workers.work import board_of, cache_bytes, sheet_gb_per_s, work_of
 from workers.yardsticks import YARDSTICKS
 
+FAKES = Path(__file__).parent / "fakes"
 CASE = matvec_case(rows=9, cols=96)
 GPU = replace(
     cpu_device(),
@@ -228,6 +230,57 @@ def test_the_host_times_a_case_and_executes_the_yardsticks(
     assert (line.verdict, found.refused, found.notes) == (Verdict.PASS, "", ())
     assert {mark.name for mark in found.marks} >= {one.name for one in YARDSTICKS}
     assert all(mark.spread.median_us > 0 for mark in found.marks)
+
+
+def test_a_process_that_dies_over_a_yardstick_is_no_crash_of_the_kernel() -> None:
+    with closing(Isolated(FAKES)) as slot:
+        line = slot.run(replace(request_for(CASE, "cracked"), bench=True), 60.0)
+    assert (line.verdict, line.reason) == (Verdict.ERROR, "died of SIGSEGV in phase yardsticks")
+
+
+@dataclass
+class Breaking(Fake):
+    """Raises an error while a yardstick, or the kernel itself, is timed."""
+
+    error: Exception = field(default_factory=RuntimeError)
+    at_yardsticks: bool = False
+
+    def time(
+        self,
+        plan: Plan,
+        copies: Sequence[Mapping[str, np.ndarray]],
+        device: Device,
+        rounds: Rounds,
+        turn: int,
+    ) -> Timing:
+        if plan.launches[0].kernel.startswith("yardstick") == self.at_yardsticks:
+            raise self.error
+        return super().time(plan, copies, device, rounds, turn)
+
+
+@pytest.mark.parametrize(
+    ("error", "at_yardsticks", "verdict", "told"),
+    [
+        (KernelFault("wild access"), False, Verdict.CRASH, "launch: wild access"),
+        (KernelFault("wild access"), True, Verdict.ERROR, "yardsticks: wild access"),
+        (Overrun("the watchdog"), False, Verdict.TIMEOUT, "launch: the watchdog"),
+        (Overrun("the watchdog"), True, Verdict.ERROR, "yardsticks: the watchdog"),
+        (BoardFault("Xid 79"), False, Verdict.ERROR, "launch: Xid 79"),
+        (MemoryError("no room"), True, Verdict.ERROR, "yardsticks: MemoryError: no room"),
+    ],
+)
+def test_what_fails_while_it_is_timed_is_blamed_on_whose_phase_it_is(
+    error: Exception, at_yardsticks: bool, verdict: Verdict, told: str
+) -> None:
+    said: list[str] = []
+    request = replace(request_for(CASE, "host"), bench=True)
+    line = bench_case(
+        request, Breaking(error=error, at_yardsticks=at_yardsticks), ImageCache(None), announce=said.append
+    )
+    assert (line.verdict, line.reason) == (verdict, f"timed, in phase {told}")
+    assert (line.comparison, line.output_digest, line.benchmark) == (None, "", None)
+    # Nothing else may run in a process whose device had a fault; a CRASH ends its process anyway.
+    assert (said[-1] == SPOILED) == (verdict is not Verdict.CRASH and not isinstance(error, MemoryError))
 
 
 def test_limits_of_a_3060_are_as_worked_out_by_hand() -> None:
