@@ -135,13 +135,13 @@ class Coordinator:
         """Takes a worker in and makes the jobs that open campaigns want of its device; or says why not."""
         with self._database.reading() as s:
             reason = admission.refusal(s, message, self._catalog_digest)
+        reason = reason or self._roll.elsewhere(message)
         joined = Joined(reason) if reason else (yield Joint(self._join, message))
-        if joined.refusal:
-            self.recorder.refused(message, joined.refusal)
-            return Welcome(False, joined.refusal, self.epoch, self._ttl_s)
+        if refusal := joined.refusal or self._roll.enter(message, joined.campaign_id):
+            self.recorder.refused(message, refusal)
+            return Welcome(False, refusal, self.epoch, self._ttl_s)
         if self._examiner:
             self._examiner.join(message.worker_id)
-        self._roll.enter(message, joined.campaign_id)
         self.recorder.joined(message)
         return Welcome(True, "", self.epoch, self._ttl_s)
 

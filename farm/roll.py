@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from db import queue
 from farm.wire import worker_of
 from kernels.model import Device
+from workers.boards import Board
+from workers.machine import MACHINE
 from workers.protocol import Hello
 
 SILENT = 20  # times as long as a lease holds: a worker that says nothing for so long is forgotten
@@ -35,6 +38,7 @@ class Roll:
         self._clock = clock
         self._ttl_s = ttl_s
         self._known: dict[str, Known] = {}  # by worker id
+        self._entering = threading.Lock()
 
     def __contains__(self, worker_id: object) -> bool:
         known = self._known.get(str(worker_id))
@@ -43,9 +47,27 @@ class Roll:
     def __len__(self) -> int:
         return len(self._known)
 
-    def enter(self, hello: Hello, joined: int) -> None:
-        """Takes a worker in; `joined` is the newest campaign that knows its device."""
-        self._known[hello.worker_id] = Known(hello, worker_of(hello), joined, self._clock())
+    def enter(self, hello: Hello, joined: int) -> str:
+        """Takes a worker in, unless its board is elsewhere: then why not.
+
+        `joined` is the newest campaign that knows its device.
+        """
+        with self._entering:
+            if reason := self.elsewhere(hello):
+                return reason
+            self._known[hello.worker_id] = Known(hello, worker_of(hello), joined, self._clock())
+        return ""
+
+    def elsewhere(self, hello: Hello) -> str:
+        """Why a worker's board can't be where it is: it is at work on another host; empty if it can."""
+        board = hello.device
+        boots = {one.boot for one in self.hellos() if one.device.slug == board.slug}
+        if not hello.boot or boots <= {"", hello.boot} or Board(board, hello.backends).compiles_only:
+            return ""
+        return (
+            f"board {board.slug} is at work on another host; where both are copies of one image, start this "
+            f"one with {MACHINE}=NAME, which makes it a board of its own"
+        )
 
     def hear(self, worker_id: str) -> Known | None:
         """A worker that calls now; None for one that has to say hello first."""

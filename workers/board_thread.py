@@ -12,6 +12,7 @@ from kernels.model import Device
 from workers.agent import Agent, Summary
 from workers.board_lock import BoardLock
 from workers.files import FileStore
+from workers.machine import boot_id
 from workers.protocol import Coordinator, Hello
 from workers.slots import slot_maker
 from workers.spool import Spool
@@ -33,7 +34,8 @@ class BoardThread(threading.Thread):
             self._lock.close()
             raise
         files = FileStore().digests()
-        hello = Hello(str(uuid.uuid4()), device, tuple(backends), catalog.digest(), files=files)
+        name, digest = str(uuid.uuid4()), catalog.digest()
+        hello = Hello(name, device, tuple(backends), digest, files=files, boot=boot_id())
         slot = slot_maker(hello.backends, self._lock)
         self.agent = Agent(coordinator, hello, self._spool, slot, stays=stays)
         self.summary: Summary | None = None  # none until it ended, or where it failed

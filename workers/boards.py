@@ -43,6 +43,7 @@ class NodeSurvey:
     boards: tuple[Board, ...]
     catalog_digest: str  # of the node's own checkout
     files: tuple[str, ...]  # SHA-256 of those that the node holds
+    boot: str = ""  # workers.machine.boot_id of the node
 
 
 def wanted_backends(named: Iterable[str]) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ class Hello:
         str, ...
     ] = ()  # SHA-256 of those that the worker holds: cases that need them come here first
     token_id: int = codec.later(0)  # what it came with, as the gateway says; 0 by another road
+    boot: str = codec.later("")  # workers.machine.boot_id of its host; empty where that doesn't tell
 
 
 @dataclass(frozen=True)

@@ -144,4 +144,5 @@ class Watch:
 def hello_of(place: Place) -> Hello:
     """A new agent's; catalog and files are its node's own, which may differ from this one's."""
     board, said = place.board, place.said
-    return Hello(str(uuid.uuid4()), board.device, board.backends, said.catalog_digest, files=said.files)
+    name, digest = str(uuid.uuid4()), said.catalog_digest
+    return Hello(name, board.device, board.backends, digest, files=said.files, boot=said.boot)

@@ -31,6 +31,31 @@ def test_machine_id_is_stable_and_does_not_show_the_real_one(
     assert machine.machine_id() != first
 
 
+def test_copies_of_one_image_are_told_apart_by_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FARM_MACHINE", raising=False)
+    plain = machine.machine_id()
+    found = {plain}
+    for name in ("one", "two"):
+        monkeypatch.setenv("FARM_MACHINE", name)
+        found.add(machine.machine_id())
+        assert machine.cpu_device().slug.endswith(machine.machine_id()[:8])
+    assert len(found) == 3
+    monkeypatch.setenv("FARM_MACHINE", "")
+    assert machine.machine_id() == plain
+
+
+def test_a_boot_is_told_without_its_real_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = tmp_path / "boot_id"
+    monkeypatch.setattr(machine, "BOOT_ID", real)
+    assert machine.boot_id() == ""
+    real.write_text("0fedcba9-8765\n")
+    first = machine.boot_id()
+    assert re.fullmatch("[0-9a-f]{32}", first)
+    assert first == machine.boot_id()
+    real.write_text("89abcdef-0123\n")
+    assert machine.boot_id() != first
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
