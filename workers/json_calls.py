@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from kernels import codec
@@ -28,6 +29,10 @@ A = TypeVar("A")
 MESSAGES: dict[str, type[Any]] = {
     "hello": Hello, "lease": Ask, "renew": Renew, "complete": Complete, "fetch": Fetch
 }  # fmt: skip
+ANSWERS: dict[str, type[Any]] = {
+    "hello": Welcome, "lease": Leases, "renew": Renewed, "complete": Acknowledged, "fetch": Fetched
+}  # fmt: skip
+CALLS = {message: call for call, message in MESSAGES.items()}
 STALE = "StaleEpoch"  # in place of an answer
 
 
@@ -41,6 +46,16 @@ def answer(coordinator: Coordinator, call: str, text: str) -> str:
         return text_of(getattr(coordinator, call)(message))
     except StaleEpoch as error:
         return stale(error)
+
+
+async def answer_apart(asked: Callable[[Any], Awaitable[Any]], call: str, text: str) -> str:
+    """As `answer`, for an event loop: `asked` answers messages, and texts are read and made in threads."""
+    message = await asyncio.to_thread(message_of, call, text)
+    try:
+        said = await asked(message)
+    except StaleEpoch as error:
+        return stale(error)
+    return await asyncio.to_thread(text_of, said)
 
 
 def message_of(call: str, text: str) -> Any:
@@ -82,12 +97,23 @@ class Caller:
         return self._call("fetch", message, Fetched)
 
     def _call(self, call: str, message: Any, answers: type[A]) -> A:
-        said = _parsed(self._carry(call, codec.canonical(message)))
-        if isinstance(said, dict) and STALE in said:
-            raise StaleEpoch(str(said[STALE]))
-        if not isinstance(said, dict) or list(said) != [answers.__name__]:
-            raise FarmError(f"the answer to {call} is no {answers.__name__}: {str(said)[:80]}")
-        return codec.decode(answers, said[answers.__name__])
+        return _answer_in(self._carry(call, codec.canonical(message)), call, answers)
+
+
+async def ask_apart(carry: Callable[[str, str], Awaitable[str]], message: Any) -> Any:
+    """The far end's answer, for an event loop: nothing is held while it comes, texts are made in threads."""
+    call = CALLS[type(message)]
+    text = await carry(call, await asyncio.to_thread(codec.canonical, message))
+    return await asyncio.to_thread(_answer_in, text, call, ANSWERS[call])
+
+
+def _answer_in(text: str, call: str, answers: type[A]) -> A:
+    said = _parsed(text)
+    if isinstance(said, dict) and STALE in said:
+        raise StaleEpoch(str(said[STALE]))
+    if not isinstance(said, dict) or list(said) != [answers.__name__]:
+        raise FarmError(f"the answer to {call} is no {answers.__name__}: {str(said)[:80]}")
+    return codec.decode(answers, said[answers.__name__])
 
 
 def _parsed(text: str) -> Any:

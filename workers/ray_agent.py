@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import ray
@@ -18,6 +20,7 @@ from workers.boards import NodeSurvey, resource, survey, wanted_backends
 from workers.files import FileStore
 from workers.json_calls import Caller
 from workers.log import writing_to
+from workers.machine import boot_id
 from workers.protocol import Hello, Unreachable
 from workers.slots import slot_maker
 from workers.spool import Spool
@@ -55,17 +58,39 @@ def carrier(coordinator: Any) -> Callable[[str, str], str]:
     """Carries one call to the actor: Unreachable if it or its database is away, FarmError if it failed."""
 
     def carry(call: str, text: str) -> str:
-        try:
+        with _told(call):
             return str(ray.get(coordinator.call.remote(call, text), timeout=ANSWER_S))
-        except RayTaskError as error:
-            if isinstance(error.cause, Unreachable):  # it can't reach its database
-                raise Unreachable(str(error.cause)) from None
-            last = str(error.cause or error).strip().splitlines()[-1:]
-            raise FarmError(f"the coordinator failed at {call}: {' '.join(last)}") from None
-        except (RayActorError, RaySystemError, GetTimeoutError) as error:
-            raise Unreachable(f"no coordinator: {type(error).__name__}") from None
 
     return carry
+
+
+def later_carrier(coordinator: Any) -> Callable[[str, str], Awaitable[str]]:
+    """As `carrier`, for an event loop: no thread waits for the actor."""
+
+    async def carry(call: str, text: str) -> str:
+        with _told(call):
+            said = asyncio.wrap_future(coordinator.call.remote(call, text).future())
+            said.add_done_callback(lambda late: late.cancelled() or late.exception())  # whoever waits for it
+            done, _ = await asyncio.wait([said], timeout=ANSWER_S)
+            if not done:
+                raise GetTimeoutError(f"no answer in {ANSWER_S:g} s")
+            return str(said.result())
+
+    return carry
+
+
+@contextmanager
+def _told(call: str) -> Iterator[None]:
+    """What a call to the actor comes to where it fails, in the farm's words."""
+    try:
+        yield
+    except RayTaskError as error:
+        if isinstance(error.cause, Unreachable):  # it can't reach its database
+            raise Unreachable(str(error.cause)) from None
+        last = str(error.cause or error).strip().splitlines()[-1:]
+        raise FarmError(f"the coordinator failed at {call}: {' '.join(last)}") from None
+    except (RayActorError, RaySystemError, GetTimeoutError) as error:
+        raise Unreachable(f"no coordinator: {type(error).__name__}") from None
 
 
 def scraper(coordinator: Any) -> Callable[[], bytes]:
@@ -106,7 +131,7 @@ def survey_node(node: str, backends: tuple[str, ...]) -> Any:
 
 def boards_here(backends: tuple[str, ...]) -> str:
     boards = survey(wanted_backends(backends)).boards
-    return codec.canonical(NodeSurvey(boards, catalog.digest(), FileStore().digests()))
+    return codec.canonical(NodeSurvey(boards, catalog.digest(), FileStore().digests(), boot_id()))
 
 
 def on(node: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from db.complaint import DatabaseTrouble
@@ -29,7 +30,7 @@ from farm.gateway.place import Place
 from farm.log import logger
 from kernels import codec
 from kernels.errors import FarmError
-from workers.json_calls import Caller
+from workers.json_calls import ask_apart
 from workers.log import writing_to
 
 FINAL = 4
@@ -97,10 +98,11 @@ def gateway(url: str, place: str, coordinator: Any) -> Iterator[None]:
         return
     # Imported here: the one needs the extra `web`, the other imports ray.
     from farm.gateway.server import beside
-    from workers.ray_agent import carrier, scraper
+    from workers.ray_agent import later_carrier, scraper
 
     where = codec.decode(Place, json.loads(place))
-    with beside(open_existing(url), where, Caller(carrier(coordinator)), scraper(coordinator)) as address:
+    answer = partial(ask_apart, later_carrier(coordinator))
+    with beside(open_existing(url), where, answer, scraper(coordinator)) as address:
         print(f"gateway {address}", flush=True)
         yield
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shutil
@@ -32,7 +33,7 @@ from workers.state import state_folder
 NAMESPACE = "farm"
 COORDINATOR = "coordinator"
 OBJECT_STORE_BYTES = 80 << 20  # Ray wants 75 MiB; messages are small and don't go through it
-CALLS_AT_ONCE = 256  # to the coordinator: they wait for the writer, not for each other
+CALLS_AT_ONCE = 2048  # to the coordinator: they wait for the writer, not for each other, and hold no thread
 GLANCE_S = 0.2
 ANSWER_S = 5.0  # between looks at what is left of Ray, where the coordinator doesn't answer
 STOP_S = 10.0  # for the running cases to end at Ctrl-C
@@ -40,24 +41,38 @@ TROUBLE_S = 1.0  # between looks at a database that doesn't answer
 MAX_DEATHS = 5  # of one board's agents in a campaign; more is a machine that can't run the farm
 
 
-class CoordinatorActor(Coordinator):
-    """The coordinator in a process of its own, where it opens the database itself."""
+class CoordinatorActor:
+    """A coordinator in a process of its own, where it opens the database itself.
+
+    Ray runs all methods of an actor on one event loop where one of them can be awaited. So none waits there:
+    what does is done in threads, and calls that wait for the writer hold none.
+    """
 
     def __init__(self, url: str, catalog_digest: str, examines: bool = False) -> None:
         self._logging = writing_to("coordinator", secrets=passwords_in(url))
         self._logging.__enter__()  # to the end of the process, which is the actor's
         database = when_there(url)
-        super().__init__(database, catalog_digest, examiner=Examiner() if examines else None)
-        self.recorder.metrics.add(Stored(database))
+        examiner = Examiner() if examines else None
+        self._coordinator = Coordinator(database, catalog_digest, examiner=examiner)
+        self._coordinator.recorder.metrics.add(Stored(database))
 
-    def metrics(self) -> bytes:
+    async def metrics(self) -> bytes:
         """What Prometheus scrapes."""
-        return self.recorder.metrics.text()
+        return await asyncio.to_thread(self._coordinator.recorder.metrics.text)
 
-    def call(self, name: str, text: str) -> str:
-        """One of the four calls, as JSON; Unreachable while the database is in trouble."""
+    async def tick(self) -> int:
+        return await asyncio.to_thread(self._coordinator.tick)
+
+    async def progress(self, campaign_id: int) -> CampaignRow:
+        return await asyncio.to_thread(self._coordinator.progress, campaign_id)
+
+    async def note_boards(self) -> None:
+        await asyncio.to_thread(self._coordinator.note_boards)
+
+    async def call(self, name: str, text: str) -> str:
+        """One of the calls, as JSON; Unreachable while the database is in trouble."""
         try:
-            return json_calls.answer(self, name, text)
+            return await json_calls.answer_apart(self._coordinator.answer_apart, name, text)
         except DatabaseTrouble as error:
             raise Unreachable(str(error)) from None
 

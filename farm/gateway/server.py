@@ -9,10 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import uvicorn
-from starlette.concurrency import run_in_threadpool
 
 from db.complaint import DatabaseTrouble
 from db.session import Database, passwords_in
@@ -26,7 +24,6 @@ from farm.stored_metrics import Stored
 from farm.web.security import LOOPBACK, Door, web_token
 from kernels import catalog
 from kernels.errors import FarmError
-from workers import json_calls, protocol
 from workers.log import writing_to
 from workers.state import state_folder
 
@@ -94,17 +91,15 @@ def door_of(place: Place) -> Door:
 
 
 @contextlib.contextmanager
-def beside(
-    database: Database, place: Place, coordinator: protocol.Coordinator, scrape: Callable[[], bytes]
-) -> Iterator[str]:
+def beside(database: Database, place: Place, answer: Answer, scrape: Callable[[], bytes]) -> Iterator[str]:
     """Answers in a thread while the block runs, for a coordinator that lives elsewhere; gives the address.
 
-    `scrape` gives that one's metrics. FarmError where the address can't be had or tokens would cross a
-    network unencrypted.
+    `answer` gives that one's answers, `scrape` its metrics. FarmError where the address can't be had or
+    tokens would cross a network unencrypted.
     """
     place.refuse_plain()
     with listening(place) as sock:
-        server = _server(database, place, in_threads(coordinator), scrape, lambda _: None)
+        server = _server(database, place, answer, scrape, lambda _: None)
         thread = threading.Thread(target=server.run, args=([sock],), name="gateway", daemon=True)
         thread.start()
         try:
@@ -112,16 +107,6 @@ def beside(
         finally:
             server.should_exit = True
             thread.join()
-
-
-def in_threads(coordinator: protocol.Coordinator) -> Answer:
-    """The answers of a coordinator that each is waited for in a thread."""
-    calls = {message: name for name, message in json_calls.MESSAGES.items()}
-
-    async def answer(message: Any) -> Any:
-        return await run_in_threadpool(getattr(coordinator, calls[type(message)]), message)
-
-    return answer
 
 
 def _server(

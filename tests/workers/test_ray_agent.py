@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -101,6 +104,43 @@ def test_coordinator_is_unreachable_when_its_actor_is(
     monkeypatch.setattr(ray_agent.ray, "get", get)
     with pytest.raises(raised, match="no coordinator"):
         ray_agent.carrier(Handle(FakeCoordinator()))("hello", "{}")
+
+
+class Ref:
+    """What an event loop is given of a call: a future that ends with an error, or never."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.ended: Future[str] = Future()
+        if error:
+            self.ended.set_exception(error)
+
+    def remote(self, call: str, text: str) -> Ref:
+        return self
+
+    def future(self) -> Future[str]:
+        return self.ended
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "told"),
+    [
+        (ray_agent.RayActorError(), Unreachable, "no coordinator"),
+        (ray_agent.RayTaskError("call", "", Unreachable("disk is full")), Unreachable, "disk is full"),
+        (
+            ray_agent.RayTaskError("call", "", ValueError("what")),
+            FarmError,
+            "coordinator failed at hello: what",
+        ),
+        (None, Unreachable, "no coordinator: GetTimeoutError"),
+    ],
+)
+def test_an_event_loop_is_told_the_same(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None, raised: type[Exception], told: str
+) -> None:
+    monkeypatch.setattr(ray_agent, "ANSWER_S", 0.01)
+    carry = ray_agent.later_carrier(SimpleNamespace(call=Ref(error)))
+    with pytest.raises(raised, match=told):
+        asyncio.run(carry("hello", "{}"))
 
 
 def test_a_coordinator_whose_database_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from db.epoch import StaleEpoch
 from farm.cluster import private
 from farm.cluster.driver import _ticked, note_boards
 from kernels.errors import FarmError
-from workers.protocol import Unreachable
 
 NODE = "0f" * 28
 
@@ -117,12 +116,3 @@ def test_what_is_wrong_for_good_is_not_waited_for(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(private, "open_existing", open_existing)
     with pytest.raises(FarmError, match="no database at"):
         private.when_there("a url")
-
-
-def test_a_call_while_the_database_is_in_trouble_is_to_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(*_: object) -> str:
-        raise DatabaseTrouble("farm.db: disk is full")
-
-    monkeypatch.setattr(private.json_calls, "answer", answer)
-    with pytest.raises(Unreachable, match="disk is full"):
-        private.CoordinatorActor.call(object(), "renew", "{}")
