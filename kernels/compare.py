@@ -45,6 +45,9 @@ class Place:
     row_axis: int = (
         -1
     )  # of the output: the rows of a weight matrix are the last axis, those of a norm the first
+    contracted: bool = (
+        False  # a product and a sum may be rounded as one: other bits than the twin's are right
+    )
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def linear_truth(want: np.ndarray, scale: np.ndarray, chain: int, step: Step, pr
     want = tensor * want
     by_twin = ~(scale * max(1.0, abs(tensor)) < OVERFLOW) & ~np.isnan(want)
     limit = np.where(np.isfinite(limit), limit, 0.0)
-    return Truth(want, limit, by_twin, scale=abs(tensor) * scale)
+    return Truth(want, limit, by_twin, scale=abs(tensor) * scale, sums=True)
 
 
 def relative_truth(
@@ -143,6 +146,25 @@ def ratios(values: np.ndarray, twin: np.ndarray, truth: Truth) -> np.ndarray:
     ratio = np.where(error == 0, 0.0, error / limit)
     same, finite = classes(got) == classes(want), classes(want) == FINITE
     return np.where(same, np.where(finite, ratio, 0.0), np.inf)
+
+
+def leaving(values: np.ndarray, truth: Truth) -> np.ndarray:
+    """Error over limit where a sum may leave float32 on the way, by other roundings than the twin's.
+
+    A product that is rounded only with its sum overflows where the twin's doesn't, or doesn't where it does.
+    Partial sums lie between minus the sum of all negative products and the sum of all positive ones: an Inf
+    must be reached by one of them, a NaN by both, and what stayed finite is the oracle's. Inf elsewhere.
+    """
+    if not truth.sums or truth.scale is None or not truth.by_twin.any():
+        return np.full(values.shape, np.inf)
+    plus, minus = ((truth.scale + sign * truth.want) / 2 >= OVERFLOW for sign in (1, -1))
+    found = classes(values)
+    allowed = np.select(
+        [found == PLUS_INF, found == MINUS_INF, found == NAN], [plus, minus, plus & minus], True
+    )
+    open_ = truth.by_twin & allowed & (truth.scale >= OVERFLOW) & np.isfinite(truth.scale + truth.want)
+    error = np.where(found == FINITE, np.abs(values.astype(np.float64) - truth.want) / truth.limit, 0.0)
+    return np.where(open_, error, np.inf)
 
 
 def limits(twin: np.ndarray, truth: Truth) -> np.ndarray:
@@ -216,7 +238,10 @@ def _twinless(got: np.ndarray, truth: Truth, place: Place, unwritten: np.ndarray
 def _compare(
     got: np.ndarray, twin: np.ndarray, truth: Truth, place: Place, unwritten: np.ndarray, unjudged: np.ndarray
 ) -> Compared:
-    found = np.where(unwritten, np.inf, np.where(unjudged, 0.0, ratios(got, twin, truth)))
+    judged = ratios(got, twin, truth)
+    if place.contracted:
+        judged = np.minimum(judged, leaving(got, truth))
+    found = np.where(unwritten, np.inf, np.where(unjudged, 0.0, judged))
     bad = int(np.count_nonzero(found > 1))
     worst = _worst(found, got, twin, truth, place)
     error = got.astype(np.float64) - truth.want

@@ -15,7 +15,7 @@ from kernels.compare import Compared, Place, compare, output_digest
 from kernels.dtypes import bits, canonical, rounded, values
 from kernels.errors import FarmError
 from kernels.evidence import Comparison, Verdict
-from kernels.model import Case, Launch, Plan, Role
+from kernels.model import Build, Case, Launch, Plan, Role
 from kernels.op import JudgedOp, LaunchKernel, Step
 from kernels.thinning import thinned
 
@@ -25,6 +25,9 @@ Clock = Callable[[], float]  # seconds
 
 class NoTwin(FarmError):
     """A plan that is to be evaluated by twins has a kernel without one (SKIP)."""
+
+
+CONTRACTED = (Build.DEFAULT, Build.DECLARED)  # builds in which a product and a sum may be rounded as one
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def judge(
     before = {b.name: (given or {})[b.name] for b in plan.buffers if b.role is Role.INOUT}
     with np.errstate(all="ignore"):
         launched = [
-            _judge_launch(number, launch, plan, (images, before), case.family, poison, clock)
+            _judge_launch(number, launch, plan, (images, before), case, poison, clock)
             for number, launch in enumerate(plan.checks)
         ]
         if approximate:
@@ -91,7 +94,7 @@ def _judge_launch(
     launch: Launch,
     plan: Plan,
     memory: tuple[Images, Images],
-    family: str,
+    case: Case,
     poison: int,
     clock: Clock,
 ) -> _Launched:
@@ -99,9 +102,11 @@ def _judge_launch(
     op = registry.op(launch.kernel.split("/")[0])
     kernel = registry.launch_kernel(launch.kernel)
     assert isinstance(op, JudgedOp)  # only such ops have kernels that are one launch
-    step = step_of(launch, plan, {**images, **before}, family)
+    step = step_of(launch, plan, {**images, **before}, case.family)
     name = launch.buffers["out"]
-    place = Place(number, launch.kernel, name, family, -1 if launch.kind else 0)
+    place = Place(
+        number, launch.kernel, name, case.family, -1 if launch.kind else 0, case.build in CONTRACTED
+    )
     out = plan.buffer(name)
     got = out.view(images[name])
     was = poison if out.fill is None and out.role is not Role.INOUT else None

@@ -102,6 +102,7 @@ class Truth:
     by_twin: np.ndarray  # bool: elements outside float32's domain, where the twin is the judge
     relative: float = 0.0  # allowed on top of the limit where the twin judges, relative to the twin
     scale: np.ndarray | None = None  # float64, S: what one unit of tolerance, 2^-24, is a share of
+    sums: bool = False  # of products whose magnitudes add up to S
 
 
 class Kernel(ABC):

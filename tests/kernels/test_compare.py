@@ -183,6 +183,39 @@ def test_the_twin_judges_where_the_domain_rule_says_so() -> None:
     assert "want the twin's 0" in found.reason
 
 
+CONTRACTED = replace(PLACE, family="extreme", contracted=True)
+
+
+@pytest.mark.parametrize(
+    ("want", "scale", "right"),
+    [
+        (2.6e38, 7e38, {math.nan, math.inf, -math.inf, 2.6e38}),  # both halves of the sum leave float32
+        (2.6e38, 3e38, {math.inf, 2.6e38}),  # the negative products add up to 0.2e38 alone
+        (-2.6e38, 3e38, {-math.inf, -2.6e38}),
+        (1e36, 1.8e38, {1e36}),  # neither half can reach it, whatever the order
+    ],
+)
+def test_a_contracted_sum_may_leave_float32_where_its_products_can(
+    want: float, scale: float, right: set[float]
+) -> None:
+    truth = linear_truth(np.array([want]), np.array([scale]), 32, step_of("extreme"), products=32)
+    assert truth.by_twin.all()
+    for got in (math.nan, math.inf, -math.inf, want, want * 0.9):
+        twin = np.array([0.0])  # whose roundings led elsewhere
+        expected = any(got == one or (math.isnan(got) and math.isnan(one)) for one in right)
+        found = held(np.array([got]), truth, twin, CONTRACTED)
+        assert (found.verdict is Verdict.PASS) is expected, got
+        assert held(np.array([got]), truth, twin, replace(CONTRACTED, contracted=False)).bad == 1
+
+
+def test_a_contracted_kernel_gets_no_freedom_from_an_inf_of_its_inputs_or_beside_sums() -> None:
+    scales = np.array([math.inf, 7e38])
+    truth = linear_truth(np.array([math.inf, math.inf]), scales, 32, step_of("extreme"), products=32)
+    assert held(np.full(2, math.nan), truth, np.full(2, math.inf), CONTRACTED).bad == 2
+    norm = norm_truth(np.full(1, 2.6e38), np.ones(1, bool), 9)
+    assert held(np.array([math.inf]), norm, np.array([2.6e38]), CONTRACTED).bad == 1
+
+
 def test_the_twins_own_magnitude_is_its_limit() -> None:
     truth = Truth(np.array([9.0]), np.zeros(1), np.array([True]), relative=0.25)
     assert held(np.array([5.0]), truth, np.array([4.0])).bound_ratio == 1.0

@@ -196,6 +196,21 @@ def test_the_twin_judges_what_leaves_float32_and_the_comparison_says_so() -> Non
     assert judged(case, plan, images).comparison.verdict is Verdict.FAIL
 
 
+def test_where_a_sum_overflows_is_the_twins_to_say_in_a_build_without_contraction_alone() -> None:
+    """MXFP4's products of this seed come near float32's end: the twin's sum is NaN, a contracted one -Inf."""
+    data = Seeded("extreme", 1, inputs.FIXTURE_VERSION)
+    case = Case("mul_mm", "tiled", ("MXFP4",), Shape.of(rows=256, cols=32, batch=1), data, data, Build.EXACT)
+    images = ran(case, plan_of(case))
+    out = out_of(plan_of(case), images)
+    assert np.isnan(out[0, 76])
+    out[0, 76] = -np.inf
+    contracted = replace(case, build=Build.DEFAULT)
+    assert judged(contracted, plan_of(contracted), images).comparison.verdict is Verdict.PASS
+    assert judged(case, plan_of(case), images).comparison.verdict is Verdict.FAIL
+    out[0, 76] = 0
+    assert judged(contracted, plan_of(contracted), images).comparison.verdict is Verdict.FAIL
+
+
 def test_the_digest_is_of_the_outputs_alone_and_times_are_told_apart() -> None:
     plan = chained(SQUARE)
     images = ran(SQUARE, plan)
