@@ -5,6 +5,7 @@ from __future__ import annotations
 import _ctypes
 import ctypes
 import math
+import os
 import struct
 import threading
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from workers.backend import CannotRun, KernelFault, Rejected
+from workers.backend import BoardFault, CannotRun, KernelFault, Rejected
 from workers.host import abi, memory, tls
 from workers.host.check import Checker, Text
 from workers.host.memory import GuardedBuffer
@@ -79,6 +80,16 @@ _turn = threading.Lock()
 _pool: int | None = None
 
 
+def demand_executable(folder: Path) -> None:
+    """BoardFault where the system executes nothing of a folder, whatever a text is like."""
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        raise BoardFault(
+            f"{folder} is on a file system mounted noexec, from which no kernel can be loaded; "
+            "set FARM_STATE to a folder elsewhere",
+            sticky=False,
+        )
+
+
 class Module:
     """A loaded text. Every module has a runtime of its own, and nothing in it is visible to another."""
 
@@ -86,6 +97,7 @@ class Module:
         try:
             self._library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
         except OSError as error:
+            demand_executable(path.parent)
             raise Rejected(f"the loader refuses {path.name}: {error}") from error
         self.path = path
         self.name = name  # of the text's file, as it was built

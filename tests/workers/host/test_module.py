@@ -6,11 +6,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from workers.backend import KernelFault, Rejected
+from workers.backend import BoardFault, KernelFault, Rejected
 from workers.host import compiler
 from workers.host.memory import Arena
 from workers.host.module import Module
@@ -112,6 +113,19 @@ def test_a_launch_says_what_it_was(load: Callable[..., Module]) -> None:
 def test_an_unknown_entry_is_refused(load: Callable[..., Module]) -> None:
     with pytest.raises(Rejected, match="no entry named 'j'; there are k"):
         load(K + "() {}").launch("j", ONE, ONE, 0, [])
+
+
+def test_a_folder_from_which_nothing_is_executed_is_no_fault_of_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "text.so"
+    library.write_text("no library")
+    with pytest.raises(Rejected, match=r"the loader refuses text\.so: "):
+        Module(library)
+    monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    with pytest.raises(BoardFault, match="mounted noexec, .* set FARM_STATE to a folder elsewhere") as raised:
+        Module(library)
+    assert not raised.value.sticky
 
 
 def test_two_modules_with_the_same_names_do_not_collide(load: Callable[..., Module]) -> None:
