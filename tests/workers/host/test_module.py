@@ -123,7 +123,9 @@ def test_a_folder_from_which_nothing_is_executed_is_no_fault_of_the_text(
     with pytest.raises(Rejected, match=r"the loader refuses text\.so: "):
         Module(library)
     monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_flag=os.ST_NOEXEC))
-    with pytest.raises(BoardFault, match="mounted noexec, .* set FARM_STATE to a folder elsewhere") as raised:
+    with pytest.raises(
+        BoardFault, match=r"mounted noexec, .* set FARM_STATE to a folder elsewhere"
+    ) as raised:
         Module(library)
     assert not raised.value.sticky
 
