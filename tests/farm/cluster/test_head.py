@@ -127,6 +127,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     finally:
         if member is not None and member.poll() is None:
             member.kill()
+            member.wait()
         if (story.folder / ".farm" / "head.json").exists():
             story.farm("cleanup", "down")
 
@@ -167,7 +168,8 @@ def kill_ray(story: Story, member: subprocess.Popen[bytes]) -> None:
     below = ray_home.of_session(pid)
     ups = story.log().count("head at")
     for each in below:
-        os.kill(each, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ended with the one before
+            os.kill(each, signal.SIGKILL)
     wait_until(lambda: story.log().count("head at") > ups, "another Ray")
     wait_until(lambda: times_joined(story) == 2, "joined again")
     story.left["ray"] = alive(below)
